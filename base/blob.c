@@ -27,13 +27,13 @@
 enum state { ABSENT, THERE, BAD };
 
 struct uw_blob {
-	struct uw_kept kept;
+	struct uw_blob_source source;
 	uint8_t *room;	/* the mapping */
 	uint8_t *bytes; /* in room; the front ends at a page boundary: a block is a page */
 	uint64_t size, front;
 	size_t n_blocks, n_there;
 	uint64_t n_read;
-	bool told;	     /* the damage has been reported */
+	bool reported;	     /* the damage has been reported */
 	atomic_uchar *there; /* enum state of each block; THERE is set after its bytes are valid */
 	pthread_mutex_t lock;
 };
@@ -146,7 +146,7 @@ static int read_front(struct uw_blob *blob, uint32_t magic)
 {
 	struct blob_header h;
 	int err = blob->size < sizeof(h) ? -EBADMSG
-					 : blob->kept.read(blob->kept.ctx, 0, &h, sizeof(h));
+					 : blob->source.read(blob->source.ctx, 0, &h, sizeof(h));
 
 	if (err)
 		return err;
@@ -158,7 +158,7 @@ static int read_front(struct uw_blob *blob, uint32_t magic)
 	err = blob->there ? make_room(blob) : -ENOMEM;
 	if (err)
 		return err;
-	err = blob->kept.read(blob->kept.ctx, 0, blob->bytes, h.front);
+	err = blob->source.read(blob->source.ctx, 0, blob->bytes, h.front);
 	if (err)
 		return err;
 	blob->n_read = sizeof(h) + h.front;
@@ -168,19 +168,19 @@ static int read_front(struct uw_blob *blob, uint32_t magic)
 		       : 0;
 }
 
-int uw_blob_open(const struct uw_kept *kept, uint32_t magic, struct uw_blob **out)
+int uw_blob_open(const struct uw_blob_source *source, uint32_t magic, struct uw_blob **out)
 {
 	struct uw_blob *blob = calloc(1, sizeof(*blob));
 	int err;
 
 	if (!blob) {
-		if (kept->release)
-			kept->release(kept->ctx);
+		if (source->release)
+			source->release(source->ctx);
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&blob->lock, NULL);
-	blob->kept = *kept;
-	blob->size = kept->size;
+	blob->source = *source;
+	blob->size = source->size;
 	err = read_front(blob, magic);
 	if (err) {
 		uw_blob_free(blob);
@@ -194,8 +194,8 @@ void uw_blob_free(struct uw_blob *blob)
 {
 	if (!blob)
 		return;
-	if (blob->kept.release)
-		blob->kept.release(blob->kept.ctx);
+	if (blob->source.release)
+		blob->source.release(blob->source.ctx);
 	if (blob->room)
 		(void)munmap(blob->room, before_bytes(blob) + blob->size);
 	free(blob->there);
@@ -231,7 +231,7 @@ static int read_run(struct uw_blob *blob, size_t first, size_t past)
 
 	if (end > blob->size)
 		end = blob->size;
-	err = blob->kept.read(blob->kept.ctx, off, blob->bytes + off, end - off);
+	err = blob->source.read(blob->source.ctx, off, blob->bytes + off, end - off);
 	if (err)
 		return err;
 	blob->n_read += end - off;
@@ -284,11 +284,11 @@ static int fetch(struct uw_blob *blob, size_t first, size_t past)
 	err = read_missing(blob, first, past);
 	if (!err && blob->n_there < blob->n_blocks && blob->n_there > MOST(blob->n_blocks))
 		(void)read_missing(blob, 0, blob->n_blocks);
-	tell = err == -EBADMSG && !blob->told;
-	blob->told = blob->told || tell;
+	tell = err == -EBADMSG && !blob->reported;
+	blob->reported = blob->reported || tell;
 	pthread_mutex_unlock(&blob->lock);
-	if (tell && blob->kept.damaged)
-		blob->kept.damaged(blob->kept.ctx);
+	if (tell && blob->source.damaged)
+		blob->source.damaged(blob->source.ctx);
 	return err;
 }
 

@@ -92,8 +92,9 @@ int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **o
  * Do the same for a stored table whose parts are read when they are needed (unwinder.h). Takes
  * ownership of stored, and releases it on failure.
  */
-struct uw_kept;
-int sym_table_take_stored(const struct uw_kept *stored, uint64_t key, struct sym_table **out);
+struct uw_blob_source;
+int sym_table_take_stored(const struct uw_blob_source *stored, uint64_t key,
+			  struct sym_table **out);
 
 /* ---- storing a copy of a file ---------------------------------------------------- */
 

@@ -44,7 +44,7 @@ enum uw_verdict {
 	UW_VERDICT_NO_CODE,    /* the value is not an address of code */
 	UW_VERDICT_NO_CALL,    /* it is an address of code, but no call precedes it */
 	/* it is an address of code, but the bytes before it cannot be read */
-	UW_VERDICT_UNREAD,
+	UW_VERDICT_UNREADABLE,
 	UW_VERDICT_OTHER,   /* a call precedes it, but a call of another function */
 	UW_VERDICT_OFF,	    /* this stepper has not been turned on */
 	UW_VERDICT_NO_WORD, /* no word on the stack follows a call */

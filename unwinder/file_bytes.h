@@ -43,7 +43,7 @@ uint64_t uw_checksum(const void *data, size_t size, uint64_t seed);
  * checksums. release is called when nothing more will be read. The functions may be called from any
  * thread, but by one thread at a time.
  */
-struct uw_kept {
+struct uw_blob_source {
 	uint64_t size;
 	int (*read)(void *ctx, uint64_t off, void *out, size_t size);
 	void (*damaged)(void *ctx); /* NULL is allowed, for release, too */
@@ -52,11 +52,11 @@ struct uw_kept {
 };
 
 /*
- * Open a stored blob and read its front part. The blob takes over kept, and releases it on failure,
- * too. -EBADMSG: the front part is damaged, or the blob does not begin with magic.
+ * Open a stored blob and read its front part. The blob takes over source, and releases it on
+ * failure, too. -EBADMSG: the front part is damaged, or the blob does not begin with magic.
  */
 struct uw_blob;
-int uw_blob_open(const struct uw_kept *kept, uint32_t magic, struct uw_blob **out);
+int uw_blob_open(const struct uw_blob_source *source, uint32_t magic, struct uw_blob **out);
 
 /* Free the blob and release its source; NULL is allowed. */
 void uw_blob_free(struct uw_blob *blob);

@@ -151,18 +151,18 @@ int uw_object_take(struct uw_object *object, void *blob, size_t size,
 
 /*
  * Do the same as uw_object_take with a blob that is read while walks need it. The object takes over
- * kept, and releases it on failure, too. If a part of the blob turns out to be damaged, the file's
- * own rules are used for that part.
+ * stored, and releases it on failure, too. If a part of the blob turns out to be damaged, the
+ * file's own rules are used for that part.
  */
-int uw_object_take_kept(struct uw_object *object, const struct uw_kept *kept,
-			const struct uw_identity *known);
+int uw_object_take_stored(struct uw_object *object, const struct uw_blob_source *stored,
+			  const struct uw_identity *known);
 
 /*
  * Make an object from a stored table alone, for a file that is gone. The table supplies rules and
- * segments; there is no code to look at. The object takes over kept, which is released on failure,
- * too. -EBADMSG: the table is damaged. -ENOTSUP: it has another version.
+ * segments; there is no code to look at. The object takes over stored, which is released on
+ * failure, too. -EBADMSG: the table is damaged. -ENOTSUP: it has another version.
  */
-int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out);
+int uw_object_open_stored(const struct uw_blob_source *stored, struct uw_object **out);
 
 /*
  * Return the address ranges of the procedures (schema/procs_blob.h), to store them beside the table. An
@@ -175,9 +175,9 @@ int uw_object_procs(struct uw_object *object, void **blob, size_t *size);
 int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
 			 const struct uw_identity *known);
 
-/* Do the same with a blob that is read while it is needed, as uw_object_take_kept does. */
-int uw_object_take_kept_procs(struct uw_object *object, const struct uw_kept *kept,
-			      const struct uw_identity *known);
+/* Do the same with a blob that is read while it is needed, as uw_object_take_stored does. */
+int uw_object_take_stored_procs(struct uw_object *object, const struct uw_blob_source *stored,
+				const struct uw_identity *known);
 
 /* Return how many times the file's call-frame information was read, for lookups or to compile. */
 uint64_t uw_object_parsed(const struct uw_object *object);
@@ -195,12 +195,12 @@ int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs
  * Do the same with blobs that are read while they are needed. Both are taken over, and released on
  * failure, too.
  */
-int uw_rows_open_kept(const struct uw_kept *table, const struct uw_kept *procs,
-		      struct uw_rows **out);
+int uw_rows_open_stored(const struct uw_blob_source *table, const struct uw_blob_source *procs,
+			struct uw_rows **out);
 
 /*
  * Return the bytes of the table and their number in *size; NULL: there is no table. With
- * uw_rows_open_kept only the front part is valid until uw_rows_whole succeeds.
+ * uw_rows_open_stored only the front part is valid until uw_rows_whole succeeds.
  */
 const void *uw_rows_table(const struct uw_rows *rows, size_t *size);
 
@@ -210,7 +210,7 @@ const void *uw_rows_ranges(const struct uw_rows *rows, size_t *size);
 /* Read and check all of both blobs. -EBADMSG: one of them is damaged. */
 int uw_rows_whole(struct uw_rows *rows);
 
-/* Return how many bytes of uw_rows_open_kept's blobs have been read so far. */
+/* Return how many bytes of uw_rows_open_stored's blobs have been read so far. */
 uint64_t uw_rows_read(struct uw_rows *rows);
 
 /* Free what uw_rows_open made; NULL is allowed. */
@@ -234,7 +234,7 @@ struct uw_row_info {
 	const char *fp, *ra;	 /* "c-16", "u", "s", "exp", …; "": not mentioned, so unchanged */
 	const char *others;	 /* "rbx=c-24 r12=c-16" */
 	const char *expressions; /* "cfa: DW_OP_…; rip: …"; "": none */
-	const char *words;	 /* "CFA = rsp + 16, return address at CFA - 8, …" */
+	const char *text;	 /* "CFA = rsp + 16, return address at CFA - 8, …" */
 };
 
 /* Return how many rows the table has. */

@@ -210,22 +210,22 @@ void uw_walk_many(struct uw_worker *worker, const struct uw_job *jobs, size_t n)
  * it was, and everything that was read to walk on from it is unchanged, its callers are the same,
  * too. One thread at a time may use it.
  */
-struct uw_pasts;
+struct uw_history;
 
 /*
  * Make an empty history, for stacks with room for at most max_frames frames. It takes at most
  * max_bytes; threads that were not seen for longest are dropped first. -ENOMEM.
  */
-int uw_pasts_new(size_t max_frames, size_t max_bytes, struct uw_pasts **out);
+int uw_history_new(size_t max_frames, size_t max_bytes, struct uw_history **out);
 
 /* Free the history; NULL is allowed. */
-void uw_pasts_free(struct uw_pasts *pasts);
+void uw_history_free(struct uw_history *history);
 
 /* Drop all walks from the history. */
-void uw_pasts_forget(struct uw_pasts *pasts);
+void uw_history_forget(struct uw_history *history);
 
 /* All frames of a walk, outermost first, borrowed until the next walk with the same history. */
-struct uw_again {
+struct uw_incremental {
 	size_t n_taken; /* outermost frames that were taken from the walk before */
 	size_t n;	/* 0: the walk was not stored; all frames are in the stack alone */
 	const struct uw_frame *frames;
@@ -239,8 +239,8 @@ struct uw_again {
  * only the innermost ones, those that were walked this time. Frames, stop and stop_addr are the
  * same as uw_walk's. The function may allocate memory before and after the walk.
  */
-void uw_walk_again(struct uw_pasts *pasts, uint64_t key, struct uw_worker *worker,
-		   const struct uw_job *job, struct uw_again *out);
+void uw_walk_incremental(struct uw_history *history, uint64_t key, struct uw_worker *worker,
+			 const struct uw_job *job, struct uw_incremental *out);
 
 #ifdef __cplusplus
 }

@@ -85,7 +85,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err && options->fold)
 		err = fold_new(options->separate, &p->fold);
 	if (!err && (pipeline_only_folds(options) || options->verify_reuse))
-		err = uw_pasts_new(p->options.max_frames, HISTORY_BYTES, &p->history);
+		err = uw_history_new(p->options.max_frames, HISTORY_BYTES, &p->history);
 	if (err) {
 		pipeline_free(p);
 		return err;
@@ -102,7 +102,7 @@ bool pipeline_free(struct pipeline *p)
 	if (!keeper_free(p->keeper))
 		return false;
 	fold_free(p->fold);
-	uw_pasts_free(p->history);
+	uw_history_free(p->history);
 	uw_worker_free(p->worker);
 	generated_free(p->generated);
 	processes_free(p->processes);
@@ -275,7 +275,7 @@ int pipeline_take(struct pipeline *p, struct profile **out)
 		return err;
 	/* The next profile numbers its locations again, so the histories' ids become invalid. */
 	if (p->history)
-		uw_pasts_forget(p->history);
+		uw_history_forget(p->history);
 	/*
 	 * The kernel's build-id is known by now, if at all: in a pipe it comes after the first
 	 * samples.

@@ -5,7 +5,7 @@
  *                             └─► each walked sample, for callers that want single samples
  *
  * If only the fold wants the samples, callers that a thread's sample has in common with its last
- * sample are copied instead of walked again: uw_walk_again.
+ * sample are copied instead of walked again: uw_walk_incremental.
  */
 #ifndef AGENT_PIPELINE_PIPELINE_H
 #define AGENT_PIPELINE_PIPELINE_H

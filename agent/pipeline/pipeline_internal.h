@@ -23,7 +23,7 @@ struct pipeline {
 	struct generated *generated;
 	struct cgroups cgroups;
 	struct uw_worker *worker;
-	struct uw_pasts *history; /* walk histories; NULL: every sample is walked fully */
+	struct uw_history *history; /* walk histories; NULL: every sample is walked fully */
 	struct pipeline_reuse reuse;
 	struct fold *fold;
 	struct uw_frame *user;	      /* max_frames; the walk's output */

@@ -100,17 +100,19 @@ static bool same_frame(const struct uw_frame *a, const struct uw_frame *b)
 }
 
 /*
- * Compare an incremental walk (stack and again) with the full walk of the same sample, and count.
+ * Compare an incremental walk (stack and incremental) with the full walk of the same sample, and
+ * count.
  */
 static void verify(struct pipeline *p, const struct uw_stack *full, const struct uw_stack *stack,
-		   const struct uw_again *again)
+		   const struct uw_incremental *incremental)
 {
 	bool same = full->stop == stack->stop && full->stop_addr == stack->stop_addr &&
-		    full->n_frames == stack->n_frames + again->n_taken;
+		    full->n_frames == stack->n_frames + incremental->n_taken;
 
 	for (size_t i = 0; same && i < full->n_frames; i++) {
 		const struct uw_frame *frame =
-			again->n ? &again->frames[again->n - 1 - i] : &stack->frames[i];
+			incremental->n ? &incremental->frames[incremental->n - 1 - i]
+				       : &stack->frames[i];
 
 		same = same_frame(&full->frames[i], frame);
 	}
@@ -119,13 +121,14 @@ static void verify(struct pipeline *p, const struct uw_stack *full, const struct
 }
 
 /* Walk incrementally: copy the callers that have not changed since the thread's last sample. */
-static void walk_again(struct pipeline *p, const struct event *event, const struct uw_job *job,
-		       struct uw_again *again)
+static void walk_incremental(struct pipeline *p, const struct event *event,
+			     const struct uw_job *job, struct uw_incremental *incremental)
 {
-	uw_walk_again(p->history, (uint64_t)event->pid << 32 | event->tid, p->worker, job, again);
+	uw_walk_incremental(p->history, (uint64_t)event->pid << 32 | event->tid, p->worker, job,
+			    incremental);
 	p->reuse.n_samples++;
 	p->reuse.n_walked += job->stack->n_frames;
-	p->reuse.n_taken += again->n_taken;
+	p->reuse.n_taken += incremental->n_taken;
 }
 
 /* The state of walking a sample's user part. */
@@ -163,10 +166,10 @@ static size_t user_frames(struct pipeline *p, const struct event *event, struct 
 	if (p->options.verify_reuse && !s->compat) {
 		struct uw_stack other = { .frames = p->other, .max_frames = p->options.max_frames };
 		struct uw_job job = { .space = space, .thread = &walk.thread, .stack = &other };
-		struct uw_again again;
+		struct uw_incremental incremental;
 
-		walk_again(p, event, &job, &again);
-		verify(p, &walk.stack, &other, &again);
+		walk_incremental(p, event, &job, &incremental);
+		verify(p, &walk.stack, &other, &incremental);
 	}
 	if (s->compat)
 		walk.stack.stop = UW_STOP_COMPAT;
@@ -202,7 +205,7 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 			  size_t first, struct walked *walked)
 {
 	const struct event_sample *s = &event->sample;
-	struct uw_again again = { .n_taken = 0 };
+	struct uw_incremental incremental = { .n_taken = 0 };
 	uint32_t *ids = p->locations + first;
 	struct uw_job job;
 	struct walk walk;
@@ -215,36 +218,36 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 		uw_walk(space, p->worker, &walk.thread, &walk.stack);
 		walk.stack.stop = UW_STOP_COMPAT;
 	} else {
-		walk_again(p, event, &job, &again);
+		walk_incremental(p, event, &job, &incremental);
 		if (p->options.verify_reuse) {
 			struct uw_stack full = { .frames = p->other,
 						 .max_frames = p->options.max_frames };
 
 			uw_walk(space, p->worker, &walk.thread, &full);
-			verify(p, &full, &walk.stack, &again);
+			verify(p, &full, &walk.stack, &incremental);
 		}
 	}
 	n = walk.stack.n_frames;
-	if (again.n_taken)
-		err = number_frame(p, &again.frames[again.n_taken - 1],
-				   &again.users[again.n_taken - 1]);
+	if (incremental.n_taken)
+		err = number_frame(p, &incremental.frames[incremental.n_taken - 1],
+				   &incremental.users[incremental.n_taken - 1]);
 	for (size_t i = 0; !err && i < n; i++) {
 		const struct uw_frame *frame = &walk.stack.frames[i];
 
 		err = number_frame(p, frame, &ids[i]);
-		if (again.n)
-			again.users[again.n - 1 - i] = ids[i];
+		if (incremental.n)
+			incremental.users[incremental.n - 1 - i] = ids[i];
 		if (frame->confidence > walked->confidence)
 			walked->confidence = frame->confidence;
 	}
 	if (err) {
-		uw_pasts_forget(p->history); /* the history has frames without ids */
+		uw_history_forget(p->history); /* the history has frames without ids */
 		return err;
 	}
-	for (at = again.n_taken; at-- > 0; n++) {
-		ids[n] = again.users[at];
-		if (again.frames[at].confidence > walked->confidence)
-			walked->confidence = again.frames[at].confidence;
+	for (at = incremental.n_taken; at-- > 0; n++) {
+		ids[n] = incremental.users[at];
+		if (incremental.frames[at].confidence > walked->confidence)
+			walked->confidence = incremental.frames[at].confidence;
 	}
 	walked->n_frames += n;
 	walked->stop = walk.stack.stop;

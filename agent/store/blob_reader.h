@@ -1,6 +1,6 @@
 /*
  * agent/store/blob_reader.h: reads blobs of a database piece by piece, as a table or symbols need
- * them (struct uw_kept).
+ * them (struct uw_blob_source).
  *
  * The store calls SQLite directly; the files of the extension call it through pointers (stored.h).
  * So the functions are in this header. They are compiled with the pointers in a file that includes
@@ -94,7 +94,7 @@ static inline int blob_open(struct blob_reading *r)
 	return -EBADMSG;
 }
 
-/* Read a part of the blob (uw_kept.read). */
+/* Read a part of the blob (uw_blob_source.read). */
 static inline int blob_read(void *ctx, uint64_t off, void *out, size_t size)
 {
 	struct blob_reading *r = ctx;
@@ -112,7 +112,7 @@ static inline int blob_read(void *ctx, uint64_t off, void *out, size_t size)
 	return err;
 }
 
-/* Pass on that the blob is damaged (uw_kept.damaged). */
+/* Pass on that the blob is damaged (uw_blob_source.damaged). */
 static inline void blob_damaged(void *ctx)
 {
 	const struct blob_reading *r = ctx;
@@ -121,7 +121,7 @@ static inline void blob_damaged(void *ctx)
 		r->reader->damaged(r->reader->ctx, &r->place);
 }
 
-/* End a reading (uw_kept.release). Its reader may be closed already. */
+/* End a reading (uw_blob_source.release). Its reader may be closed already. */
 static inline void blob_end(void *ctx)
 {
 	struct blob_reading *r = ctx;
@@ -143,7 +143,7 @@ static inline void blob_end(void *ctx)
  * failed with.
  */
 static inline int blob_begin(struct blob_reader *reader, const struct blob_place *place,
-			     struct uw_kept *out)
+			     struct uw_blob_source *out)
 {
 	struct blob_reading *r = malloc(sizeof(*r));
 	int err;
@@ -167,11 +167,11 @@ static inline int blob_begin(struct blob_reader *reader, const struct blob_place
 		free(r);
 		return err;
 	}
-	*out = (struct uw_kept){ .size = (uint64_t)r->size,
-				 .read = blob_read,
-				 .damaged = blob_damaged,
-				 .release = blob_end,
-				 .ctx = r };
+	*out = (struct uw_blob_source){ .size = (uint64_t)r->size,
+					.read = blob_read,
+					.damaged = blob_damaged,
+					.release = blob_end,
+					.ctx = r };
 	return 0;
 }
 

@@ -80,7 +80,7 @@ static int begin_beside(struct store *s)
 	return err ? err : db_unmap(s->beside.db);
 }
 
-int reading_begin(struct store *s, const struct blob_place *place, struct uw_kept *out)
+int reading_begin(struct store *s, const struct blob_place *place, struct uw_blob_source *out)
 {
 	int err = s->reads_beside ? begin_beside(s) : 0;
 

@@ -16,7 +16,7 @@ void reading_fini(struct store *s);
  * Begin to read a blob lazily; the owner of *out releases it. Return -ENOMEM or what opening the
  * blob failed with.
  */
-int reading_begin(struct store *s, const struct blob_place *place, struct uw_kept *out);
+int reading_begin(struct store *s, const struct blob_place *place, struct uw_blob_source *out);
 /*
  * Read a whole blob into memory aligned to BLOB_ALIGN; the caller frees *out. -EBADMSG: the row has
  * no such blob, or the database's pages are damaged.

@@ -143,7 +143,7 @@ int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **o
 
 /* ---- tables that are read when needed -------------------------------------------------------- */
 
-int sym_table_take_stored(const struct uw_kept *stored, uint64_t key, struct sym_table **out)
+int sym_table_take_stored(const struct uw_blob_source *stored, uint64_t key, struct sym_table **out)
 {
 	struct sym_table *table = calloc(1, sizeof(*table));
 	const struct blob_header *h;

@@ -198,7 +198,7 @@ static uint64_t search_table(const struct index *index, const struct uw_table *t
 	uint32_t rule;
 
 	(void)index;
-	return uw_table_word(t, vaddr, &rule);
+	return uw_table_packed(t, vaddr, &rule);
 }
 
 /* Return ns of CPU time per look-up; inlined, because how is constant. */
@@ -311,8 +311,8 @@ static int load_once(struct store *store, const char *file, bool whole, double *
 	segments = uw_object_segments(object, &n);
 	for (size_t i = 0; i < n && !err; i++)
 		if (segments[i].flags & 1)
-			(void)uw_object_word(object, segments[i].vaddr + segments[i].mem_size / 2,
-					     true, &word, &how);
+			(void)uw_object_packed(object, segments[i].vaddr + segments[i].mem_size / 2,
+					       true, &word, &how);
 	*s = seconds(CLOCK_THREAD_CPUTIME_ID) - start;
 	uw_object_put(object);
 	return err;

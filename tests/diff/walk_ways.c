@@ -60,7 +60,7 @@ struct kept {
 static struct kept batch[BATCH];
 static size_t n_batch;
 static unsigned long samples, frames, taken;
-static struct uw_pasts *pasts;
+static struct uw_history *pasts;
 static atomic_ulong differing;
 
 static int way_init(struct way *way, const struct source_info *info)
@@ -182,9 +182,9 @@ static void walk_again(const struct kept *k, struct uw_space *space, struct uw_s
 	static struct uw_frame got[FRAMES];
 	struct uw_stack stack = { .frames = got, .max_frames = FRAMES };
 	struct uw_job job = { space, &k->thread, &stack };
-	struct uw_again again;
+	struct uw_incremental again;
 
-	uw_walk_again(pasts, k->tid, ways[BY_FILE].worker, &job, &again);
+	uw_walk_incremental(pasts, k->tid, ways[BY_FILE].worker, &job, &again);
 	for (size_t i = 0; i < stack.n_frames; i++)
 		out->frames[i] = again.n ? again.frames[again.n - 1 - i] : got[i];
 	for (size_t i = 0; i < again.n_taken; i++)
@@ -511,7 +511,7 @@ int main(int argc, char **argv)
 	if (err)
 		return 1;
 	threads_init();
-	if (uw_pasts_new(FRAMES, 1 << 20, &pasts))
+	if (uw_history_new(FRAMES, 1 << 20, &pasts))
 		return 1;
 	for (size_t i = 0; i < BATCH; i++) {
 		batch[i].frames = calloc(FRAMES, sizeof(*batch[i].frames));
@@ -529,7 +529,7 @@ int main(int argc, char **argv)
 	}
 	walk_batch();
 	(void)printf("%lu samples %lu frames, taken over %lu\n", samples, frames, taken);
-	uw_pasts_free(pasts);
+	uw_history_free(pasts);
 	threads_fini();
 	for (size_t i = 0; i < BATCH; i++)
 		free(batch[i].frames);

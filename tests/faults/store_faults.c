@@ -256,7 +256,7 @@ static bool same_rule(struct uw_object *a, struct uw_object *b, uint64_t at)
 	uint64_t x = 0, y = 0;
 	uint8_t one, other;
 
-	if (uw_object_word(a, at, true, &x, &one) != uw_object_word(b, at, true, &y, &other))
+	if (uw_object_packed(a, at, true, &x, &one) != uw_object_packed(b, at, true, &y, &other))
 		return false;
 	return !((x ^ y) & ~(uint64_t)TABLE_RULE_BEGINS) ||
 	       ((x & TABLE_RULE_KIND) == TABLE_SLOW && (y & TABLE_RULE_KIND) == TABLE_SLOW);

@@ -61,19 +61,19 @@ struct walker {
 static struct rule rule_of(uint64_t word)
 {
 	struct rule rule = { .kind = KIND_OTHER };
-	int16_t fp = uw_word_fp(word);
+	int16_t fp = uw_packed_fp(word);
 
-	if (uw_word_kind(word) == TABLE_NONE)
+	if (uw_packed_kind(word) == TABLE_NONE)
 		rule.kind = KIND_NONE;
-	if ((uw_word_kind(word) != TABLE_SP && uw_word_kind(word) != TABLE_FP) ||
+	if ((uw_packed_kind(word) != TABLE_SP && uw_packed_kind(word) != TABLE_FP) ||
 	    word & (TABLE_RULE_SIGNAL | TABLE_RULE_BASED))
 		return rule;
-	if (uw_word_ra(word) == TABLE_UNDEFINED)
+	if (uw_packed_ra(word) == TABLE_UNDEFINED)
 		rule.kind = KIND_END;
-	if (uw_word_ra(word) != -1)
+	if (uw_packed_ra(word) != -1)
 		return rule;
-	rule.kind = uw_word_kind(word) == TABLE_SP ? KIND_SP : KIND_FP;
-	rule.cfa = (int32_t)uw_word_cfa(word);
+	rule.kind = uw_packed_kind(word) == TABLE_SP ? KIND_SP : KIND_FP;
+	rule.cfa = (int32_t)uw_packed_cfa(word);
 	rule.fp_saved = fp != TABLE_SAME;
 	rule.fp = rule.fp_saved ? fp * 8 : 0;
 	return rule;

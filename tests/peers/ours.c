@@ -16,7 +16,7 @@
 struct ours {
 	struct recording *recording;
 	struct uw_worker *worker;
-	struct uw_pasts *pasts; /* of `again` alone */
+	struct uw_history *pasts; /* of `again` alone */
 	struct uw_frame frames[PEER_MANY * STRIDE];
 	/* Of several at once: */
 	struct uw_memory memory[PEER_MANY];
@@ -32,7 +32,7 @@ static void ours_free(void *self)
 	if (ours)
 		uw_worker_free(ours->worker);
 	if (ours)
-		uw_pasts_free(ours->pasts);
+		uw_history_free(ours->pasts);
 	free(ours);
 }
 
@@ -103,7 +103,7 @@ static int again_new(struct recording *recording, size_t life, void **self)
 	int err = table_new(recording, life, &made);
 
 	if (!err)
-		err = uw_pasts_new(PEER_FRAMES, (size_t)8 << 20, &((struct ours *)made)->pasts);
+		err = uw_history_new(PEER_FRAMES, (size_t)8 << 20, &((struct ours *)made)->pasts);
 	if (err)
 		ours_free(made);
 	else
@@ -118,10 +118,10 @@ static size_t ours_again(void *self, const struct sample *sample, uint64_t *pcs)
 	struct uw_thread thread = { .regs = sample->regs, .read = uw_memory_read, .ctx = &memory };
 	struct uw_stack stack = { .frames = ours->frames, .max_frames = PEER_FRAMES };
 	struct uw_job job = { ours->recording->spaces[sample->space], &thread, &stack };
-	struct uw_again again;
+	struct uw_incremental again;
 	size_t n;
 
-	uw_walk_again(ours->pasts, sample->tid, ours->worker, &job, &again);
+	uw_walk_incremental(ours->pasts, sample->tid, ours->worker, &job, &again);
 	n = stack.n_frames + again.n_taken;
 	for (size_t i = 0; pcs && i < n; i++)
 		pcs[i] = again.n ? again.frames[again.n - 1 - i].pc : stack.frames[i].pc;
@@ -180,7 +180,7 @@ static void ours_clear(void *self)
 
 	memset(ours->worker, 0, sizeof(*ours->worker)); /* as uw_worker_new leaves it */
 	if (ours->pasts)
-		uw_pasts_forget(ours->pasts);
+		uw_history_forget(ours->pasts);
 }
 
 const struct peer peer_table = {

@@ -47,14 +47,14 @@ static void is_released(void *ctx)
 	((struct place *)ctx)->released++;
 }
 
-static struct uw_kept kept_at(struct place *p, const void *bytes, size_t size)
+static struct uw_blob_source kept_at(struct place *p, const void *bytes, size_t size)
 {
 	*p = (struct place){ .bytes = bytes, .fails_at = -1 };
-	return (struct uw_kept){ .size = size,
-				 .read = read_place,
-				 .damaged = is_damaged,
-				 .release = is_released,
-				 .ctx = p };
+	return (struct uw_blob_source){ .size = size,
+					.read = read_place,
+					.damaged = is_damaged,
+					.release = is_released,
+					.ctx = p };
 }
 
 static struct uw_object *open_self(void)
@@ -106,8 +106,8 @@ static bool same_word(struct uw_object *o, uint64_t at)
 {
 	uint64_t a = 0, b = 0;
 	uint8_t x, y;
-	int err = uw_object_word(whole, at, true, &a, &x),
-	    got = uw_object_word(o, at, true, &b, &y);
+	int err = uw_object_packed(whole, at, true, &a, &x),
+	    got = uw_object_packed(o, at, true, &b, &y);
 
 	/* The file has an expression where the table has a record; the results are equal. */
 	return err == got && a >> 32 == b >> 32 && (err || (a & 7) == (b & 7) || (a & 7) == 1);
@@ -115,12 +115,12 @@ static bool same_word(struct uw_object *o, uint64_t at)
 
 static struct uw_object *open_kept(struct place place[2], const void *rules, const void *ranges)
 {
-	struct uw_kept kept = kept_at(&place[0], rules, table_size);
+	struct uw_blob_source kept = kept_at(&place[0], rules, table_size);
 	struct uw_object *o = open_self();
 
-	CHECK(uw_object_take_kept(o, &kept, &identity) == 0, "a table");
+	CHECK(uw_object_take_stored(o, &kept, &identity) == 0, "a table");
 	kept = kept_at(&place[1], ranges, procs_size);
-	CHECK(uw_object_take_kept_procs(o, &kept, &identity) == 0, "ranges");
+	CHECK(uw_object_take_stored_procs(o, &kept, &identity) == 0, "ranges");
 	return o;
 }
 
@@ -165,11 +165,11 @@ static void test_damage_is_never_an_answer(void)
 				     : i * 7919 % h->front;
 		struct uw_object *o = open_self();
 		struct place place;
-		struct uw_kept kept;
+		struct uw_blob_source kept;
 
 		copy[at] ^= (uint8_t)(1 << i % 8);
 		kept = kept_at(&place, copy, table_size);
-		if (uw_object_take_kept(o, &kept, &identity)) {
+		if (uw_object_take_stored(o, &kept, &identity)) {
 			CHECK(at < h->front && place.released == 1, "in the front");
 			refused++;
 		} else {
@@ -186,13 +186,13 @@ static void test_damage_is_never_an_answer(void)
 	CHECK(told > 100 && refused == 30, "both happen");
 	for (size_t at = 0; at < procs_size; at += 1 + procs_size / 200) {
 		struct uw_object *o = open_self();
-		struct uw_kept kept;
+		struct uw_blob_source kept;
 		struct place place;
 		uint64_t start, end;
 
 		ranges[at] ^= 1;
 		kept = kept_at(&place, ranges, procs_size);
-		if (!uw_object_take_kept_procs(o, &kept, &identity))
+		if (!uw_object_take_stored_procs(o, &kept, &identity))
 			for (uint64_t pc = code_start; pc < code_start + code_size;
 			     pc += apart(800))
 				CHECK(uw_object_function(o, pc, &start, &end) ==
@@ -210,10 +210,10 @@ static void test_failures_to_read_are_survived(void)
 	for (long fails = 0; fails < 40; fails++) {
 		struct uw_object *o = open_self();
 		struct place place;
-		struct uw_kept kept = kept_at(&place, table, table_size);
+		struct uw_blob_source kept = kept_at(&place, table, table_size);
 
 		place.fails_at = fails;
-		if (!uw_object_take_kept(o, &kept, &identity))
+		if (!uw_object_take_stored(o, &kept, &identity))
 			for (uint64_t pc = code_start; pc < code_start + code_size;
 			     pc += apart(160))
 				CHECK(same_word(o, pc), "the file's own");
@@ -230,7 +230,7 @@ static void test_hostile_rows_lead_nowhere(void)
 	uint8_t *copy = malloc(table_size);
 
 	for (size_t i = 0; i < 400; i++) {
-		struct uw_kept kept;
+		struct uw_blob_source kept;
 		struct place place;
 		struct uw_blob *blob;
 		struct uw_table t;
@@ -245,7 +245,7 @@ static void test_hostile_rows_lead_nowhere(void)
 		kept = kept_at(&place, copy, table_size);
 		CHECK(uw_blob_open(&kept, TABLE_MAGIC, &blob) == 0, "sums fit");
 		t = (struct uw_table){ .own = NULL };
-		if (!uw_table_open_kept(&t, blob)) {
+		if (!uw_table_open_stored(&t, blob)) {
 			for (uint64_t pc = code_start; pc < code_start + code_size;
 			     pc += apart(260)) {
 				(void)uw_table_rule(&t, pc, &rule);
@@ -294,14 +294,14 @@ static void test_no_look_up_needs_another(void)
 	for (uint32_t s = 0; s <= h->n_superblocks; s++) {
 		for (uint64_t off = 0; off < 512; off += 7, n++) {
 			uint64_t at = h->base + (uint64_t)s * TABLE_SUPERBLOCK_UNITS + off - 256;
-			struct uw_kept kept;
+			struct uw_blob_source kept;
 			struct place place;
 			struct uw_table t;
 			bool a, b;
 
 			kept = kept_at(&place, bytes, size);
 			CHECK(uw_blob_open(&kept, TABLE_MAGIC, &blob) == 0 &&
-				      uw_table_open_kept(&t, blob) == 0,
+				      uw_table_open_stored(&t, blob) == 0,
 			      "opens");
 			CHECK(uw_table_look(&t, at, n & 1, &a) ==
 					      uw_table_look(all, at, n & 1, &b) &&
@@ -318,7 +318,7 @@ static void test_no_look_up_needs_another(void)
 static void test_bounds(void)
 {
 	struct place place;
-	struct uw_kept kept = kept_at(&place, table, table_size);
+	struct uw_blob_source kept = kept_at(&place, table, table_size);
 	struct uw_blob *blob;
 
 	CHECK(uw_blob_open(&kept, PROCS_MAGIC, &blob) == -EBADMSG && place.released == 1,
@@ -342,13 +342,13 @@ static void test_bounds(void)
 static void test_a_table_alone_is_an_object(void)
 {
 	struct place place;
-	struct uw_kept kept = kept_at(&place, table, table_size);
+	struct uw_blob_source kept = kept_at(&place, table, table_size);
 	struct uw_object *o = NULL;
 	uint64_t vaddr = 0, own = 1;
 	size_t n, differ = 0, asked = 0;
 	uint8_t *bad = malloc(table_size);
 
-	CHECK(uw_object_open_kept(&kept, &o) == 0 && o, "an object");
+	CHECK(uw_object_open_stored(&kept, &o) == 0 && o, "an object");
 	if (!o || !bad)
 		return;
 	CHECK(uw_object_machine(o) == uw_object_machine(whole) &&
@@ -375,14 +375,14 @@ static void test_a_table_alone_is_an_object(void)
 		kept = kept_at(&place, table, table_size);
 		place.fails_at = i;
 		o = NULL;
-		if (!uw_object_open_kept(&kept, &o))
+		if (!uw_object_open_stored(&kept, &o))
 			uw_object_put(o);
 		CHECK(place.released == 1, "released whatever fails");
 	}
 	memcpy(bad, table, table_size);
 	bad[TABLE_HEADER_SIZE + 40] ^= 1;
 	kept = kept_at(&place, bad, table_size);
-	CHECK(uw_object_open_kept(&kept, &o) == -EBADMSG && place.released == 1, "a damaged one");
+	CHECK(uw_object_open_stored(&kept, &o) == -EBADMSG && place.released == 1, "a damaged one");
 	free(bad);
 }
 

@@ -24,15 +24,15 @@ static struct uw_object *open_file(const char *path)
 /* Check the packed rule, and that a missing rule is missing for uw_facts_rule, too. */
 static void check_rule(struct uw_code_facts *facts, struct uw_object *o, uint64_t pc, bool exact)
 {
-	uint64_t lookup = exact ? pc : pc - 1, word = 0, want = 0;
+	uint64_t lookup = exact ? pc : pc - 1, packed = 0, want = 0;
 	struct uw_rule rule, other;
 	uint8_t stepper = 0, by = 0;
-	enum uw_word_from from;
-	int err = uw_object_word(o, lookup, exact, &want, &by);
+	enum uw_rule_origin from;
+	int err = uw_object_packed(o, lookup, exact, &want, &by);
 
-	CHECK(uw_facts_word(facts, o, lookup, exact, &word, &stepper, &rule, &from) == err,
+	CHECK(uw_facts_packed(facts, o, lookup, exact, &packed, &stepper, &rule, &from) == err,
 	      "the error of the object");
-	CHECK(err || (word == want && stepper == by), "the word and stepper of the object");
+	CHECK(err || (packed == want && stepper == by), "the word and stepper of the object");
 	err = uw_object_rule(o, lookup, exact, &other);
 	CHECK(uw_facts_rule(facts, o, lookup, exact, &rule) == err, "the rule's error");
 	CHECK(err || (rule.start == other.start && rule.end == other.end &&
@@ -95,14 +95,14 @@ static void test_answers_are_those_of_the_objects(bool compiled)
 			pc &= ~(uint64_t)15;
 		for (unsigned int twice = 0; twice < 4; twice++) {
 			struct uw_object *o = objects[twice % 2];
-			uint64_t word;
+			uint64_t packed;
 			uint8_t by;
 			struct uw_call call;
 
 			check_rule(facts, o, pc, n & 1);
 			if (twice / 2 == 0 || n % 16 == 0)
 				check_code(facts, o, pc);
-			missing += uw_object_word(o, pc, true, &word, &by) == -ENOENT;
+			missing += uw_object_packed(o, pc, true, &packed, &by) == -ENOENT;
 			calls += !uw_facts_call(facts, o, pc, &call) && call.kind != UW_CALL_NONE;
 		}
 	}

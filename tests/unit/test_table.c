@@ -98,7 +98,7 @@ static void add_all(struct section *s)
 static uint64_t word_at(const struct uw_table *t, uint64_t off, const int16_t **ext)
 {
 	uint32_t rule = 0;
-	uint64_t word = uw_table_word(t, CODE + off, &rule);
+	uint64_t word = uw_table_packed(t, CODE + off, &rule);
 
 	*ext = uw_table_ext(t, rule);
 	return word;
@@ -116,34 +116,36 @@ static void test_rows_are_what_the_program_says(void)
 
 	add_all(&s);
 	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
-	CHECK(uw_word_kind(word_at(&t, 0xff, &ext)) == TABLE_NONE, "nothing before");
+	CHECK(uw_packed_kind(word_at(&t, 0xff, &ext)) == TABLE_NONE, "nothing before");
 	word = word_at(&t, 0x100, &ext);
-	CHECK(uw_word_kind(word) == TABLE_SP && uw_word_cfa(word) == 8 && uw_word_ra(word) == -1 &&
-		      uw_word_fp(word) == TABLE_SAME && !(word & TABLE_RULE_SAVED),
+	CHECK(uw_packed_kind(word) == TABLE_SP && uw_packed_cfa(word) == 8 &&
+		      uw_packed_ra(word) == -1 && uw_packed_fp(word) == TABLE_SAME &&
+		      !(word & TABLE_RULE_SAVED),
 	      "entry");
 	word = word_at(&t, 0x103, &ext);
-	CHECK(uw_word_kind(word) == TABLE_SP && uw_word_cfa(word) == 16 && uw_word_fp(word) == -2,
+	CHECK(uw_packed_kind(word) == TABLE_SP && uw_packed_cfa(word) == 16 &&
+		      uw_packed_fp(word) == -2,
 	      "rbp pushed");
 	word = word_at(&t, 0x104, &ext);
-	CHECK(uw_word_kind(word) == TABLE_FP && uw_word_cfa(word) == 16, "frame pointer set");
+	CHECK(uw_packed_kind(word) == TABLE_FP && uw_packed_cfa(word) == 16, "frame pointer set");
 	word = word_at(&t, 0x108, &ext);
 	CHECK(word & TABLE_RULE_SAVED && ext[0] == -3 && ext[1] == TABLE_SAME, "rbx pushed");
 	CHECK(word_at(&t, 0x12e, &ext) == word, "15 bytes without FDE are padding");
-	CHECK(uw_word_kind(word_at(&t, 0x140, &ext)) == TABLE_NONE, "16 bytes are not");
+	CHECK(uw_packed_kind(word_at(&t, 0x140, &ext)) == TABLE_NONE, "16 bytes are not");
 	(void)word_at(&t, 0x130, &ext);
 	CHECK(ext[0] == -2, "rbx saved");
 	word = word_at(&t, 0x13a, &ext);
-	CHECK(uw_word_cfa(word) == 8 && !(word & TABLE_RULE_SAVED) && ext[0] == TABLE_SAME,
+	CHECK(uw_packed_cfa(word) == 8 && !(word & TABLE_RULE_SAVED) && ext[0] == TABLE_SAME,
 	      "below rsp: popped");
 	CHECK(uw_table_rule(&t, CODE + 0x154, &rule) == 0 && rule.cfa_size == 3 &&
 		      !memcmp(rule.cfa_expr, expression + 3, 3) && rule.n_regs == 1 &&
 		      rule.regs[0].reg == 16 && rule.regs[0].off == -8,
 	      "an expression is in a record");
-	CHECK(uw_word_kind(word_at(&t, 0x160, &ext)) == TABLE_NONE, "nothing far behind it");
-	CHECK(uw_word_ra(word_at(&t, 0x500f, &ext)) == TABLE_UNDEFINED ||
-		      uw_word_ra(word_at(&t, 0x5000, &ext)) == TABLE_UNDEFINED,
+	CHECK(uw_packed_kind(word_at(&t, 0x160, &ext)) == TABLE_NONE, "nothing far behind it");
+	CHECK(uw_packed_ra(word_at(&t, 0x500f, &ext)) == TABLE_UNDEFINED ||
+		      uw_packed_ra(word_at(&t, 0x5000, &ext)) == TABLE_UNDEFINED,
 	      "outermost");
-	CHECK(uw_word_kind(word_at(&t, 0x5010, &ext)) == TABLE_NONE, "nothing behind all");
+	CHECK(uw_packed_kind(word_at(&t, 0x5010, &ext)) == TABLE_NONE, "nothing behind all");
 	CHECK(uw_table_rule(&t, 0, &rule) == -ENOENT &&
 		      uw_table_rule(&t, UINT64_MAX, &rule) == -ENOENT,
 	      "nor at the ends of the world");
@@ -181,19 +183,20 @@ static void test_common_expressions_have_words(void)
 	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
 	CHECK(t.header->slow_size == 0 && t.header->expr_size == 0, "none is left to a record");
 	word = word_at(&t, 0x105, &ext);
-	CHECK(uw_word_kind(word) == TABLE_REG && ext[7] == 10 && !(word & TABLE_RULE_BASED), "r10");
+	CHECK(uw_packed_kind(word) == TABLE_REG && ext[7] == 10 && !(word & TABLE_RULE_BASED),
+	      "r10");
 	word = word_at(&t, 0x109, &ext);
-	CHECK(uw_word_kind(word) == TABLE_REG && word & TABLE_RULE_BASED && uw_word_fp(word) == 0 &&
-		      ext[6] == TABLE_BASED_FP,
+	CHECK(uw_packed_kind(word) == TABLE_REG && word & TABLE_RULE_BASED &&
+		      uw_packed_fp(word) == 0 && ext[6] == TABLE_BASED_FP,
 	      "rbp where rbp points to");
 	word = word_at(&t, 0x10d, &ext);
-	CHECK(uw_word_kind(word) == TABLE_DEREF && uw_word_cfa(word) == -8 && ext[7] == 6 &&
-		      ext[5] == 0 && uw_word_ra(word) == -1,
+	CHECK(uw_packed_kind(word) == TABLE_DEREF && uw_packed_cfa(word) == -8 && ext[7] == 6 &&
+		      ext[5] == 0 && uw_packed_ra(word) == -1,
 	      "*(rbp - 8)");
 	CHECK(ext[1] == -2 && ext[0] == TABLE_SAME && ext[6] == (TABLE_BASED_FP | 1 << 1),
 	      "r12 from rbp");
 	word = word_at(&t, 0x111, &ext);
-	CHECK(uw_word_kind(word) == TABLE_DEREF && uw_word_cfa(word) == 40 && ext[7] == 7 &&
+	CHECK(uw_packed_kind(word) == TABLE_DEREF && uw_packed_cfa(word) == 40 && ext[7] == 7 &&
 		      ext[5] == 1 && ext[0] == -9 && ext[6] == (TABLE_BASED_FP | 1 << 1),
 	      "rbx from the CFA still");
 	CHECK(uw_table_rule(&t, CODE + 0x111, &rule) == 0 && rule.cfa_kind == UW_CFA_DEREF &&
@@ -202,11 +205,11 @@ static void test_common_expressions_have_words(void)
 		      rule.regs[1].kind == UW_RULE_AT_REG && rule.regs[1].from == 6,
 	      "and back");
 	word = word_at(&t, 0x207, &ext);
-	CHECK(uw_word_kind(word) == TABLE_SP && uw_word_cfa(word) == 24, "the first entry");
+	CHECK(uw_packed_kind(word) == TABLE_SP && uw_packed_cfa(word) == 24, "the first entry");
 	word = word_at(&t, 0x210, &ext);
-	CHECK(uw_word_kind(word) == TABLE_PLT && uw_word_cfa(word) == 8 && uw_word_ra(word) == -1 &&
-		      uw_word_plt_mask(word) == 15 && uw_word_plt_least(word) == 11 &&
-		      uw_word_plt_shift(word) == 3,
+	CHECK(uw_packed_kind(word) == TABLE_PLT && uw_packed_cfa(word) == 8 &&
+		      uw_packed_ra(word) == -1 && uw_packed_plt_mask(word) == 15 &&
+		      uw_packed_plt_least(word) == 11 && uw_packed_plt_shift(word) == 3,
 	      "the others");
 	/* A rule that was made from a row is the same row again. */
 	for (uint64_t at = 0x100; at < 0x240; at++) {
@@ -217,7 +220,7 @@ static void test_common_expressions_have_words(void)
 			continue;
 		CHECK(uw_table_rule(&t, CODE + at, &rule) == 0 &&
 			      uw_row_of(t.arch, &rule, &row) == 0 &&
-			      row.word == (word & ~(uint64_t)TABLE_RULE_BEGINS) &&
+			      row.packed == (word & ~(uint64_t)TABLE_RULE_BEGINS) &&
 			      !memcmp(row.ext, ext, t.arch->ext_slots * sizeof(*ext)),
 		      "there and back");
 	}
@@ -296,14 +299,14 @@ static void test_long_runs_of_instructions(void)
 	for (uint64_t at = 0x100; at < 0x300; at += 0x100) {
 		uint64_t word = word_at(&t, at + 1, &ext);
 
-		CHECK(uw_word_cfa(word) == 64 && uw_word_fp(word) == -2 && ext[0] == -3 &&
+		CHECK(uw_packed_cfa(word) == 64 && uw_packed_fp(word) == -2 && ext[0] == -3 &&
 			      ext[1] == -4 && ext[2] == -5 && ext[3] == -6 && ext[4] == -7,
 		      "all are pushed");
 		word = word_at(&t, at + 5, &ext);
-		CHECK(uw_word_cfa(word) == 2048 && ext[0] == TABLE_SAME && ext[1] == TABLE_SAME &&
+		CHECK(uw_packed_cfa(word) == 2048 && ext[0] == TABLE_SAME && ext[1] == TABLE_SAME &&
 			      ext[2] == -5,
 		      "two are restored");
-		CHECK(uw_word_cfa(word_at(&t, at + 9, &ext)) == 64 && ext[0] == -3,
+		CHECK(uw_packed_cfa(word_at(&t, at + 9, &ext)) == 64 && ext[0] == -3,
 		      "and the state before");
 	}
 	free(blob);
@@ -347,12 +350,12 @@ static void test_overlaps_and_damage_have_no_answer(void)
 	add_fde(&s, CODE + 0x120, 0x10, popped, sizeof(popped));
 	add_fde(&s, CODE + 0x200, 0x20, bad, sizeof(bad));
 	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
-	CHECK(uw_word_kind(word_at(&t, 0x11f, &ext)) == TABLE_FP, "before the overlap");
-	CHECK(uw_word_kind(word_at(&t, 0x120, &ext)) == TABLE_NONE &&
-		      uw_word_kind(word_at(&t, 0x135, &ext)) == TABLE_NONE,
+	CHECK(uw_packed_kind(word_at(&t, 0x11f, &ext)) == TABLE_FP, "before the overlap");
+	CHECK(uw_packed_kind(word_at(&t, 0x120, &ext)) == TABLE_NONE &&
+		      uw_packed_kind(word_at(&t, 0x135, &ext)) == TABLE_NONE,
 	      "in it and behind it");
-	CHECK(uw_word_cfa(word_at(&t, 0x204, &ext)) == 16, "a row before the damage");
-	CHECK(uw_word_kind(word_at(&t, 0x208, &ext)) == TABLE_NONE, "and behind it");
+	CHECK(uw_packed_cfa(word_at(&t, 0x204, &ext)) == 16, "a row before the damage");
+	CHECK(uw_packed_kind(word_at(&t, 0x208, &ext)) == TABLE_NONE, "and behind it");
 	free(blob);
 }
 

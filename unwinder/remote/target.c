@@ -183,14 +183,14 @@ void uw_target_flush(struct uw_target *t, uint64_t start, uint64_t end)
 int uw_target_dyn_list(struct uw_target *t, void *ctx, uint64_t *addr)
 {
 	uint64_t found = 0;
-	bool kept;
+	bool cached;
 	int err;
 
 	(void)pthread_mutex_lock(&t->lock);
-	kept = t->has_dyn;
+	cached = t->has_dyn;
 	found = t->dyn;
 	(void)pthread_mutex_unlock(&t->lock);
-	if (!kept) {
+	if (!cached) {
 		if (!t->accessors.dyn_list_addr)
 			return -ENOENT;
 		err = t->accessors.dyn_list_addr(ctx, &found);

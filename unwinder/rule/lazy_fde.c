@@ -45,22 +45,22 @@ struct entry {
 /* ---- the search table ------------------------------------------------------------- */
 
 /* Decode a signed 32-bit address that counts from the header (datarel sdata4). */
-static uint64_t start_of(const struct uw_peek *peek, const uint8_t *entry)
+static uint64_t start_of(const struct uw_lazy_fde *lazy, const uint8_t *entry)
 {
-	return peek->header_vaddr + (uint64_t)(int32_t)uw_bytes_little(entry);
+	return lazy->header_vaddr + (uint64_t)(int32_t)uw_bytes_little(entry);
 }
 
 /* Read n entries of the search table from number i. -EAGAIN: they cannot be read. */
-static int read_entries(const struct uw_peek *peek, uint64_t i, size_t n, uint8_t *out)
+static int read_entries(const struct uw_lazy_fde *lazy, uint64_t i, size_t n, uint8_t *out)
 {
-	return uw_source_read(&peek->source, peek->table_off + 8 * i, out, 8 * n) ? -EAGAIN : 0;
+	return uw_source_read(&lazy->source, lazy->table_off + 8 * i, out, 8 * n) ? -EAGAIN : 0;
 }
 
 /*
  * Find the search table, if its header is as linkers write it (LSB 5.0 §10.6.2): pcrel sdata4,
  * udata4, datarel sdata4.
  */
-static bool find_table(struct uw_peek *peek, const struct uw_elf *elf)
+static bool find_table(struct uw_lazy_fde *lazy, const struct uw_elf *elf)
 {
 	static const uint8_t usual[4] = { 1, UW_PE_PCREL | UW_PE_SDATA4, UW_PE_UDATA4,
 					  UW_PE_DATAREL | UW_PE_SDATA4 };
@@ -73,32 +73,33 @@ static bool find_table(struct uw_peek *peek, const struct uw_elf *elf)
 	    uw_source_read(&elf->source, p->off, head, sizeof(head)) ||
 	    memcmp(head, usual, sizeof(usual)) != 0)
 		return false;
-	peek->table_off = p->off + sizeof(head);
-	peek->header_vaddr = p->vaddr;
-	peek->n = uw_bytes_little(head + 8);
-	if (peek->n < 2 || peek->n > (p->file_size - sizeof(head)) / 8 ||
-	    read_entries(peek, 0, 1, first) || read_entries(peek, peek->n - 1, 1, last))
+	lazy->table_off = p->off + sizeof(head);
+	lazy->header_vaddr = p->vaddr;
+	lazy->n = uw_bytes_little(head + 8);
+	if (lazy->n < 2 || lazy->n > (p->file_size - sizeof(head)) / 8 ||
+	    read_entries(lazy, 0, 1, first) || read_entries(lazy, lazy->n - 1, 1, last))
 		return false;
-	peek->first = start_of(peek, first);
-	peek->last = start_of(peek, last);
-	return peek->first < peek->last;
+	lazy->first = start_of(lazy, first);
+	lazy->last = start_of(lazy, last);
+	return lazy->first < lazy->last;
 }
 
-void uw_peek_init(struct uw_peek *peek, const struct uw_elf *elf, const struct uw_cfi *bases)
+void uw_lazy_fde_init(struct uw_lazy_fde *lazy, const struct uw_elf *elf,
+		      const struct uw_cfi *bases)
 {
 	const struct uw_section *frames = uw_elf_section(elf, ".eh_frame");
 
-	*peek = (struct uw_peek){ .in_memory = elf->source.image || elf->source.view.bytes,
-				  .source = elf->source,
-				  .arch = uw_arch_of(elf->machine),
-				  .bases = *bases };
+	*lazy = (struct uw_lazy_fde){ .in_memory = elf->source.image || elf->source.view.bytes,
+				      .source = elf->source,
+				      .arch = uw_arch_of(elf->machine),
+				      .bases = *bases };
 	if (!frames || frames->type == SHT_NOBITS || frames->flags & SHF_COMPRESSED ||
 	    frames->size > UINT32_MAX)
 		return;
-	peek->frames_off = frames->off;
-	peek->frames_vaddr = frames->vaddr;
-	peek->frames_size = frames->size;
-	peek->usable = find_table(peek, elf);
+	lazy->frames_off = frames->off;
+	lazy->frames_vaddr = frames->vaddr;
+	lazy->frames_size = frames->size;
+	lazy->usable = find_table(lazy, elf);
 }
 
 /* Consecutive entries of the search table. */
@@ -108,16 +109,16 @@ struct some {
 };
 
 /* Decode entry i of some. */
-static int entry_of(const struct uw_peek *peek, const struct some *some, size_t i,
+static int entry_of(const struct uw_lazy_fde *lazy, const struct some *some, size_t i,
 		    struct entry *out)
 {
 	uint8_t room[8];
 	const uint8_t *bytes = some->bytes ? some->bytes + 8 * i : room;
-	int err = some->bytes ? 0 : read_entries(peek, some->from + i, 1, room);
+	int err = some->bytes ? 0 : read_entries(lazy, some->from + i, 1, room);
 
 	if (!err)
-		*out = (struct entry){ .start = start_of(peek, bytes),
-				       .fde = start_of(peek, bytes + 4) };
+		*out = (struct entry){ .start = start_of(lazy, bytes),
+				       .fde = start_of(lazy, bytes + 4) };
 	return err;
 }
 
@@ -125,8 +126,8 @@ static int entry_of(const struct uw_peek *peek, const struct some *some, size_t 
  * Search n entries, the first of which starts at or before lookup, the last after it. found gets
  * the entry that contains lookup and the next one.
  */
-static int search(const struct uw_peek *peek, const struct some *some, size_t n, uint64_t lookup,
-		  struct entry found[2])
+static int search(const struct uw_lazy_fde *lazy, const struct some *some, size_t n,
+		  uint64_t lookup, struct entry found[2])
 {
 	size_t low = 0, high = n - 1;
 	struct entry entry;
@@ -135,15 +136,15 @@ static int search(const struct uw_peek *peek, const struct some *some, size_t n,
 	while (!err && high - low > 1) {
 		size_t middle = low + (high - low) / 2;
 
-		err = entry_of(peek, some, middle, &entry);
+		err = entry_of(lazy, some, middle, &entry);
 		if (!err && entry.start <= lookup)
 			low = middle;
 		else
 			high = middle;
 	}
 	if (!err)
-		err = entry_of(peek, some, low, &found[0]);
-	return err ? err : entry_of(peek, some, low + 1, &found[1]);
+		err = entry_of(lazy, some, low, &found[0]);
+	return err ? err : entry_of(lazy, some, low + 1, &found[1]);
 }
 
 /*
@@ -151,9 +152,9 @@ static int search(const struct uw_peek *peek, const struct some *some, size_t n,
  * evenly with their numbers, so the first look is mostly the only one. -EAGAIN: lookup is outside
  * the table, or the table is not sorted.
  */
-static int find_entry(const struct uw_peek *peek, uint64_t lookup, struct entry found[2])
+static int find_entry(const struct uw_lazy_fde *lazy, uint64_t lookup, struct entry found[2])
 {
-	uint64_t low = 0, high = peek->n - 1, low_start = peek->first, high_start = peek->last;
+	uint64_t low = 0, high = lazy->n - 1, low_start = lazy->first, high_start = lazy->last;
 	uint8_t room[8 * WINDOW];
 
 	if (lookup < low_start || lookup >= high_start)
@@ -174,12 +175,12 @@ static int find_entry(const struct uw_peek *peek, uint64_t lookup, struct entry 
 		if (from > high + 1 - n)
 			from = high + 1 - n;
 		some = (struct some){ .from = from };
-		if (!peek->in_memory) {
-			if (read_entries(peek, from, n, room))
+		if (!lazy->in_memory) {
+			if (read_entries(lazy, from, n, room))
 				return -EAGAIN;
 			some.bytes = room;
 		}
-		if (entry_of(peek, &some, 0, &begin) || entry_of(peek, &some, n - 1, &end))
+		if (entry_of(lazy, &some, 0, &begin) || entry_of(lazy, &some, n - 1, &end))
 			return -EAGAIN;
 		if (lookup < begin.start) {
 			high = from;
@@ -188,27 +189,27 @@ static int find_entry(const struct uw_peek *peek, uint64_t lookup, struct entry 
 			low = from + n - 1;
 			low_start = end.start;
 		} else {
-			return search(peek, &some, n, lookup, found);
+			return search(lazy, &some, n, lookup, found);
 		}
 	}
 	return -EAGAIN;
 }
 
 /* Return whether the starts never decrease from one entry to the next. */
-static bool is_sorted(const struct uw_peek *peek)
+static bool is_sorted(const struct uw_lazy_fde *lazy)
 {
 	uint8_t room[8 * WINDOW];
 	uint64_t last = 0;
 
-	for (uint64_t i = 0; i < peek->n; i += WINDOW) {
-		size_t n = peek->n - i < WINDOW ? (size_t)(peek->n - i) : WINDOW;
+	for (uint64_t i = 0; i < lazy->n; i += WINDOW) {
+		size_t n = lazy->n - i < WINDOW ? (size_t)(lazy->n - i) : WINDOW;
 
-		if (read_entries(peek, i, n, room))
+		if (read_entries(lazy, i, n, room))
 			return false;
 		for (size_t k = 0; k < n; k++) {
-			if (start_of(peek, room + 8 * k) < last)
+			if (start_of(lazy, room + 8 * k) < last)
 				return false;
-			last = start_of(peek, room + 8 * k);
+			last = start_of(lazy, room + 8 * k);
 		}
 	}
 	return true;
@@ -218,16 +219,16 @@ static bool is_sorted(const struct uw_peek *peek)
  * Count the section's FDEs by their heads. If they cannot be counted, return more than the table
  * has.
  */
-static uint64_t count_fdes(const struct uw_peek *peek)
+static uint64_t count_fdes(const struct uw_lazy_fde *lazy)
 {
 	uint8_t room[COUNTED];
 	uint64_t n = 0, off = 0;
 
-	while (off + 8 <= peek->frames_size && n <= peek->n) {
-		uint64_t left = peek->frames_size - off, size = left < COUNTED ? left : COUNTED;
+	while (off + 8 <= lazy->frames_size && n <= lazy->n) {
+		uint64_t left = lazy->frames_size - off, size = left < COUNTED ? left : COUNTED;
 		uint64_t at = 0;
 
-		if (uw_source_read(&peek->source, peek->frames_off + off, room, size))
+		if (uw_source_read(&lazy->source, lazy->frames_off + off, room, size))
 			return UINT64_MAX;
 		while (at + 8 <= size) {
 			uint32_t length = uw_bytes_little(room + at);
@@ -248,13 +249,13 @@ static uint64_t count_fdes(const struct uw_peek *peek)
  * Return whether every FDE is in the search table. To find out, the whole section is read once,
  * which is worth the cost only if the file is in memory.
  */
-static bool table_is_whole(struct uw_peek *peek)
+static bool table_is_whole(struct uw_lazy_fde *lazy)
 {
-	int whole = atomic_load_explicit(&peek->whole, memory_order_relaxed);
+	int whole = atomic_load_explicit(&lazy->whole, memory_order_relaxed);
 
-	if (!whole && peek->in_memory) {
-		whole = is_sorted(peek) && count_fdes(peek) == peek->n ? 1 : -1;
-		atomic_store_explicit(&peek->whole, whole, memory_order_relaxed);
+	if (!whole && lazy->in_memory) {
+		whole = is_sorted(lazy) && count_fdes(lazy) == lazy->n ? 1 : -1;
+		atomic_store_explicit(&lazy->whole, whole, memory_order_relaxed);
 	}
 	return whole > 0;
 }
@@ -272,11 +273,11 @@ struct pair {
  * Read the CIE at off into out, which has room for CIE_MAX bytes, and its size into *size.
  * -EAGAIN: it is larger, or cannot be read.
  */
-static int read_cie(const struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *size)
+static int read_cie(const struct uw_lazy_fde *lazy, uint64_t off, uint8_t *out, size_t *size)
 {
-	uint64_t left = peek->frames_size - off;
+	uint64_t left = lazy->frames_size - off;
 
-	if (left < 8 || uw_source_read(&peek->source, peek->frames_off + off, out,
+	if (left < 8 || uw_source_read(&lazy->source, lazy->frames_off + off, out,
 				       left < CIE_MAX ? left : CIE_MAX))
 		return -EAGAIN;
 	if (uw_bytes_little(out) > CIE_MAX - 4 || uw_bytes_little(out) + 4 > left)
@@ -289,24 +290,24 @@ static int read_cie(const struct uw_peek *peek, uint64_t off, uint8_t *out, size
  * Read an FDE and its CIE into pair, and change the FDE's CIE pointer so that it fits there.
  * -EAGAIN: the FDE is too large, of another form, or cannot be read.
  */
-static int read_pair(const struct uw_peek *peek, uint64_t fde_vaddr, struct pair *pair)
+static int read_pair(const struct uw_lazy_fde *lazy, uint64_t fde_vaddr, struct pair *pair)
 {
-	uint64_t off = fde_vaddr - peek->frames_vaddr, left = peek->frames_size - off, size, id;
+	uint64_t off = fde_vaddr - lazy->frames_vaddr, left = lazy->frames_size - off, size, id;
 	uint8_t cie[CIE_MAX], *fde = pair->bytes + CIE_MAX;
 	int err;
 
-	if (fde_vaddr < peek->frames_vaddr || off > peek->frames_size || left < 8 ||
-	    uw_source_read(&peek->source, peek->frames_off + off, fde,
+	if (fde_vaddr < lazy->frames_vaddr || off > lazy->frames_size || left < 8 ||
+	    uw_source_read(&lazy->source, lazy->frames_off + off, fde,
 			   left < FDE_READ ? left : FDE_READ))
 		return -EAGAIN;
 	size = (uint64_t)uw_bytes_little(fde) + 4;
 	id = uw_bytes_little(fde + 4); /* counts back from itself to the CIE */
 	if (size < 8 || size > FDE_MAX || size > left || id == 0 || id > off + 4)
 		return -EAGAIN;
-	if (size > FDE_READ && uw_source_read(&peek->source, peek->frames_off + off + FDE_READ,
+	if (size > FDE_READ && uw_source_read(&lazy->source, lazy->frames_off + off + FDE_READ,
 					      fde + FDE_READ, size - FDE_READ))
 		return -EAGAIN;
-	err = read_cie(peek, off + 4 - id, cie, &pair->cie);
+	err = read_cie(lazy, off + 4 - id, cie, &pair->cie);
 	if (err)
 		return err;
 	memcpy(fde - pair->cie, cie, pair->cie);
@@ -331,15 +332,15 @@ static bool has_expression(const struct uw_rule *rule)
  * search table may lack FDEs, and only counting them all shows that. But if the two FDEs around a
  * gap are neighbours in the section, too, there is none between them.
  */
-static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t vaddr)
+static bool are_neighbours(const struct uw_lazy_fde *lazy, uint64_t off, uint64_t vaddr)
 {
 	uint8_t head[8];
 
 	for (unsigned int i = 0; i <= CIES_MAX; i++) {
-		if (peek->frames_vaddr + off == vaddr)
+		if (lazy->frames_vaddr + off == vaddr)
 			return true;
-		if (off > peek->frames_size || peek->frames_size - off < sizeof(head) ||
-		    uw_source_read(&peek->source, peek->frames_off + off, head, sizeof(head)) ||
+		if (off > lazy->frames_size || lazy->frames_size - off < sizeof(head) ||
+		    uw_source_read(&lazy->source, lazy->frames_off + off, head, sizeof(head)) ||
 		    uw_bytes_little(head + 4) != 0 || uw_bytes_little(head) >= UINT32_MAX - 4)
 			return false;
 		off += (uint64_t)uw_bytes_little(head) + 4;
@@ -349,15 +350,15 @@ static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t va
 
 /*
  * Read the FDE of found[0] into fde and pair. -ENOENT: lookup lies after it, in the gap [*start,
- * *end). -EAGAIN: as for uw_peek_rule.
+ * *end). -EAGAIN: as for uw_lazy_fde_rule.
  */
-static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t lookup,
+static int find_fde(struct uw_lazy_fde *lazy, const struct entry found[2], uint64_t lookup,
 		    struct uw_cfi *cfi, struct pair *pair, struct uw_fde *fde, uint64_t *start,
 		    uint64_t *end)
 {
-	if (read_pair(peek, found[0].fde, pair))
+	if (read_pair(lazy, found[0].fde, pair))
 		return -EAGAIN;
-	*cfi = peek->bases;
+	*cfi = lazy->bases;
 	cfi->data = pair->bytes + CIE_MAX - pair->cie;
 	cfi->size = pair->size;
 	cfi->vaddr = found[0].fde - pair->cie;
@@ -366,7 +367,7 @@ static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t 
 	    fde->end <= fde->start)
 		return -EAGAIN;
 	if (lookup >= fde->end) {
-		if (!are_neighbours(peek, pair->next, found[1].fde) && !table_is_whole(peek))
+		if (!are_neighbours(lazy, pair->next, found[1].fde) && !table_is_whole(lazy))
 			return -EAGAIN;
 		*start = fde->end;
 		*end = found[1].start;
@@ -375,8 +376,8 @@ static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t 
 	return 0;
 }
 
-int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uint64_t *start,
-		 uint64_t *end)
+int uw_lazy_fde_rule(struct uw_lazy_fde *lazy, uint64_t lookup, struct uw_rule *out,
+		     uint64_t *start, uint64_t *end)
 {
 	struct entry found[2];
 	struct uw_cfi cfi;
@@ -385,9 +386,9 @@ int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uin
 	struct uw_row row;
 	int err;
 
-	if (!peek->usable || find_entry(peek, lookup, found))
+	if (!lazy->usable || find_entry(lazy, lookup, found))
 		return -EAGAIN;
-	err = find_fde(peek, found, lookup, &cfi, &pair, &fde, start, end);
+	err = find_fde(lazy, found, lookup, &cfi, &pair, &fde, start, end);
 	if (err)
 		return err;
 	err = uw_cfi_rule(&cfi, &fde, lookup, out);
@@ -395,16 +396,16 @@ int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uin
 		return -EAGAIN;
 	/* the expressions lie in pair; a row does not refer to them */
 	if (has_expression(out)) {
-		if (uw_row_of(peek->arch, out, &row))
+		if (uw_row_of(lazy->arch, out, &row))
 			return -EAGAIN;
-		uw_row_rule(peek->arch, row.word, row.ext, out);
+		uw_row_rule(lazy->arch, row.packed, row.ext, out);
 	}
 	*start = fde.start;
 	*end = fde.end;
 	return 0;
 }
 
-int uw_peek_range(struct uw_peek *peek, uint64_t lookup, uint64_t *start, uint64_t *end)
+int uw_lazy_fde_range(struct uw_lazy_fde *lazy, uint64_t lookup, uint64_t *start, uint64_t *end)
 {
 	struct entry found[2];
 	struct uw_cfi cfi;
@@ -412,9 +413,9 @@ int uw_peek_range(struct uw_peek *peek, uint64_t lookup, uint64_t *start, uint64
 	struct pair pair;
 	int err;
 
-	if (!peek->usable || find_entry(peek, lookup, found))
+	if (!lazy->usable || find_entry(lazy, lookup, found))
 		return -EAGAIN;
-	err = find_fde(peek, found, lookup, &cfi, &pair, &fde, start, end);
+	err = find_fde(lazy, found, lookup, &cfi, &pair, &fde, start, end);
 	if (err)
 		return err;
 	*start = fde.start;

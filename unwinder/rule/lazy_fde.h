@@ -23,7 +23,7 @@
 /*
  * Where the search table and the section lie. Any number of threads may use it at once.
  */
-struct uw_peek {
+struct uw_lazy_fde {
 	bool usable;
 	bool in_memory;		 /* reading some bytes takes no system call */
 	struct uw_source source; /* borrowed */
@@ -41,16 +41,17 @@ struct uw_peek {
  * Prepare lookups. elf and its source are borrowed. bases has the bases of encoded pointers. Sets
  * usable, if the file is as linkers usually write it.
  */
-void uw_peek_init(struct uw_peek *peek, const struct uw_elf *elf, const struct uw_cfi *bases);
+void uw_lazy_fde_init(struct uw_lazy_fde *lazy, const struct uw_elf *elf,
+		      const struct uw_cfi *bases);
 
 /*
  * Look up the rule at lookup. 0: the FDE [*start, *end) covers lookup, and *out is its rule there.
  * -ENOENT: no FDE covers lookup, and [*start, *end) is the gap. -EAGAIN: the section must be read.
  */
-int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uint64_t *start,
-		 uint64_t *end);
+int uw_lazy_fde_rule(struct uw_lazy_fde *lazy, uint64_t lookup, struct uw_rule *out,
+		     uint64_t *start, uint64_t *end);
 
 /* Do the same without a rule. */
-int uw_peek_range(struct uw_peek *peek, uint64_t lookup, uint64_t *start, uint64_t *end);
+int uw_lazy_fde_range(struct uw_lazy_fde *lazy, uint64_t lookup, uint64_t *start, uint64_t *end);
 
 #endif

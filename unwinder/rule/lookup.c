@@ -2,7 +2,7 @@
  * unwinder/rule/lookup.c: finds the rule at an address of an object: in the compiled table, in the
  * unwind sections, or by the code itself.
  *
- * uw_object_rule and uw_object_word_made go through these questions and take the first answer:
+ * uw_object_rule and uw_object_packed_from go through these questions and take the first answer:
  *
  *   1. Does a row of the compiled table cover the address? A row cannot know a signal trampoline
  *      without an FDE, so the code is looked at where the row may reach over one (at_trampoline).
@@ -13,7 +13,7 @@
  *   1. Do the FDE ranges say that no FDE covers the address? Then go to 5. If the gap is short, the
  *      FDE before it is needed, which find_gap finds in the sections.
  *   2. Does a single FDE, read from the file, cover it? This is asked as long as it is cheaper than
- *      reading the section (may_peek, peeked_rule).
+ *      reading the section (may_look_up_lazily, lazy_rule).
  *   3. Which FDE of which section covers it (find_place)? The sections are .eh_frame, Go's function
  *      table, .debug_frame and the .debug_frame in MiniDebugInfo.
  *   4. In an FDE (rule_in_fde): does a signal trampoline begin where the FDE ends, at the return
@@ -61,33 +61,33 @@ static const struct uw_procs *procs_of(const struct uw_object *o)
  * pages take ten times as long. In a mapped file a lookup takes no longer than in a section in
  * memory, except for rules near those found before.
  */
-#define PEEK_COST	 1024
-#define PEEK_COST_MAPPED 64
+#define LAZY_COST	 1024
+#define LAZY_COST_MAPPED 64
 
 /*
  * Return whether to look up a rule in the file without reading its section. If so, it is counted as
  * a reading of the call-frame information.
  */
-static bool may_peek(struct uw_object *o)
+static bool may_look_up_lazily(struct uw_object *o)
 {
 	unsigned int n;
 
 	if (atomic_load_explicit(&o->eh_ready, memory_order_acquire))
 		return false;
-	if (!atomic_load_explicit(&o->peek_ready, memory_order_acquire)) {
+	if (!atomic_load_explicit(&o->lazy_fde_ready, memory_order_acquire)) {
 		pthread_mutex_lock(&o->lock);
-		if (!atomic_load_explicit(&o->peek_ready, memory_order_relaxed)) {
+		if (!atomic_load_explicit(&o->lazy_fde_ready, memory_order_relaxed)) {
 			struct uw_cfi bases = { .size = 0 };
 
 			uw_object_bases(&o->elf, &bases);
-			uw_peek_init(&o->peek, &o->elf, &bases);
-			atomic_store_explicit(&o->peek_ready, true, memory_order_release);
+			uw_lazy_fde_init(&o->lazy_fde, &o->elf, &bases);
+			atomic_store_explicit(&o->lazy_fde_ready, true, memory_order_release);
 		}
 		pthread_mutex_unlock(&o->lock);
 	}
-	n = atomic_fetch_add_explicit(&o->n_peeks, 1, memory_order_relaxed);
-	if (!o->peek.usable ||
-	    n >= o->peek.frames_size / (o->peek.in_memory ? PEEK_COST_MAPPED : PEEK_COST))
+	n = atomic_fetch_add_explicit(&o->n_lazy_fdes, 1, memory_order_relaxed);
+	if (!o->lazy_fde.usable ||
+	    n >= o->lazy_fde.frames_size / (o->lazy_fde.in_memory ? LAZY_COST_MAPPED : LAZY_COST))
 		return false;
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	return true;
@@ -375,10 +375,10 @@ static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const s
 }
 
 /* Return the same rule as from the sections, but without reading them. -EAGAIN: read them. */
-static int peeked_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
+static int lazy_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	struct uw_gap gap = { .has_before = true };
-	int err = uw_peek_rule(&o->peek, lookup, out, &gap.start, &gap.end);
+	int err = uw_lazy_fde_rule(&o->lazy_fde, lookup, out, &gap.start, &gap.end);
 
 	if (!err) {
 		if (!trampoline_at_end(o, lookup, exact, gap.end, out))
@@ -404,8 +404,8 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 	/* What lies before the gap does not matter, unless the gap may be padding. */
 	if (known == -ENOENT && (!gap.start || gap.end - gap.start >= UW_PADDING_MAX))
 		return rule_in_gap(object, lookup, exact, &gap, NULL, out);
-	if (known != -ENOENT && may_peek(object)) {
-		err = peeked_rule(object, lookup, exact, out);
+	if (known != -ENOENT && may_look_up_lazily(object)) {
+		err = lazy_rule(object, lookup, exact, out);
 		if (err != -EAGAIN)
 			return err;
 	}
@@ -452,18 +452,18 @@ int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct
 	return err;
 }
 
-bool uw_object_inside(const struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word)
+bool uw_object_inside(const struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed)
 {
 	const struct uw_table *table = uw_object_table(object);
 	bool inside = false;
 
 	if (table)
-		*word = uw_table_look(table, lookup, exact, &inside);
+		*packed = uw_table_look(table, lookup, exact, &inside);
 	return inside;
 }
 
-int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
-			uint8_t *stepper, struct uw_rule *rule, enum uw_word_from *from)
+int uw_object_packed_from(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed,
+			  uint8_t *stepper, struct uw_rule *rule, enum uw_rule_origin *from)
 {
 	const struct uw_table *table = uw_object_table(object);
 	struct uw_row row;
@@ -473,31 +473,31 @@ int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, u
 
 	if (table) {
 		found = uw_table_look(table, lookup, exact, &inside);
-		if (inside ||
-		    (uw_word_kind(found) != TABLE_NONE && !at_trampoline(object, lookup, exact))) {
-			*word = found;
+		if (inside || (uw_packed_kind(found) != TABLE_NONE &&
+			       !at_trampoline(object, lookup, exact))) {
+			*packed = found;
 			*stepper = UW_STEPPER_CFI;
-			*from = inside ? UW_WORD_INSIDE : UW_WORD_STORED;
+			*from = inside ? UW_ORIGIN_INSIDE : UW_ORIGIN_STORED;
 			return 0;
 		}
 	}
-	*from = UW_WORD_MADE;
+	*from = UW_ORIGIN_MADE;
 	err = uw_object_interpret(object, lookup, exact, rule);
 	if (err)
 		return err;
 	rule->compiled = false;
-	*word = uw_row_of(object->arch, rule, &row) ? TABLE_SLOW : row.word;
+	*packed = uw_row_of(object->arch, rule, &row) ? TABLE_SLOW : row.packed;
 	*stepper = rule->stepper;
 	return 0;
 }
 
-int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
-		   uint8_t *stepper)
+int uw_object_packed(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed,
+		     uint8_t *stepper)
 {
 	struct uw_rule rule;
-	enum uw_word_from from;
+	enum uw_rule_origin from;
 
-	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &from);
+	return uw_object_packed_from(object, lookup, exact, packed, stepper, &rule, &from);
 }
 
 /* ---- functions ------------------------------------------------------------------ */
@@ -516,8 +516,8 @@ static int find_function(struct uw_object *o, uint64_t vaddr, uint64_t *start, u
 		if (!err || err == -ENOENT)
 			return err;
 	}
-	if (may_peek(o)) {
-		err = uw_peek_range(&o->peek, vaddr, start, end);
+	if (may_look_up_lazily(o)) {
+		err = uw_lazy_fde_range(&o->lazy_fde, vaddr, start, end);
 		if (err != -EAGAIN && (err != -ENOENT || !has_other_frames(o)))
 			return err;
 	}

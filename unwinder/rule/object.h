@@ -53,32 +53,33 @@ bool uw_object_covers(struct uw_object *object, uint64_t vaddr);
 const struct uw_table *uw_object_table(const struct uw_object *object);
 
 /*
- * Look up the rule at lookup as a packed word (schema/table_blob.h), and the stepper that it belongs to.
- * The word's kind is TABLE_SLOW if no word can express the rule. Errors are those of
- * uw_object_rule.
+ * Look up the rule at lookup as a packed rule (schema/table_blob.h), and the stepper that it
+ * belongs to. The rule's kind is TABLE_SLOW if no packed rule can express the rule. Errors are
+ * those of uw_object_rule.
  */
-int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
-		   uint8_t *stepper);
+int uw_object_packed(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed,
+		     uint8_t *stepper);
 
-/* Where uw_object_word_made found a word. */
-enum uw_word_from {
-	UW_WORD_INSIDE, /* in a row of the table that surely covers this code */
-	UW_WORD_STORED, /* in a row that may extend over a gap, or in a cache */
-	UW_WORD_MADE,	/* made now from the unwind information, or there is no rule */
+/* Where uw_object_packed_from found a packed rule. */
+enum uw_rule_origin {
+	UW_ORIGIN_INSIDE, /* in a row of the table that surely covers this code */
+	UW_ORIGIN_STORED, /* in a row that may extend over a gap, or in a cache */
+	UW_ORIGIN_MADE,	  /* made now from the unwind information, or there is no rule */
 };
 
 /*
- * Return whether a row of the compiled table surely covers lookup; *word is then its word. It may
- * be written to otherwise, too.
+ * Return whether a row of the compiled table surely covers lookup; *packed is then its packed rule.
+ * It may be written to otherwise, too.
  */
-bool uw_object_inside(const struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word);
+bool uw_object_inside(const struct uw_object *object, uint64_t lookup, bool exact,
+		      uint64_t *packed);
 
 /*
- * Do the same as uw_object_word, and return where the word is from. With UW_WORD_MADE, *rule is
+ * Do the same as uw_object_packed, and return where the rule is from. With UW_ORIGIN_MADE, *rule is
  * what uw_object_rule would give, unless the call failed.
  */
-int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
-			uint8_t *stepper, struct uw_rule *rule, enum uw_word_from *from);
+int uw_object_packed_from(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed,
+			  uint8_t *stepper, struct uw_rule *rule, enum uw_rule_origin *from);
 
 /* Return the open ELF file, borrowed for the object's life. */
 const struct uw_elf *uw_object_elf(const struct uw_object *object);

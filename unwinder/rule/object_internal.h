@@ -21,8 +21,8 @@
 /* A table and the blob that it lies in. */
 struct uw_compiled {
 	struct uw_table table;
-	uint8_t *blob;	      /* owned; NULL if kept is set */
-	struct uw_blob *kept; /* owned: a blob that is read while it is needed */
+	uint8_t *blob;		/* owned; NULL if stored is set */
+	struct uw_blob *stored; /* owned: a blob that is read while it is needed */
 	size_t size;
 };
 
@@ -40,13 +40,13 @@ struct uw_object {
 
 	/*
 	 * .eh_frame is read when rules are needed that no table has, and more of them than is worth
-	 * a lookup in the file (lazy FDE lookup, peek). Go's table, .debug_frame and
+	 * a lookup in the file (lazy FDE lookup). Go's table, .debug_frame and
 	 * MiniDebugInfo's .debug_frame are read when .eh_frame has no answer.
 	 */
 	pthread_mutex_t lock;
-	atomic_bool eh_ready, debug_ready, peek_ready;
-	atomic_uint n_peeks;
-	struct uw_peek peek;
+	atomic_bool eh_ready, debug_ready, lazy_fde_ready;
+	atomic_uint n_lazy_fdes;
+	struct uw_lazy_fde lazy_fde;
 	struct uw_frames frames[UW_FRAMES_N];
 	uint8_t *data[UW_FRAMES_N]; /* of frames; owned */
 	uint8_t *header_data;	    /* .eh_frame_hdr; owned */

@@ -20,7 +20,7 @@ static void free_compiled(struct uw_compiled *compiled)
 {
 	if (compiled) {
 		uw_table_fini(&compiled->table);
-		uw_blob_free(compiled->kept);
+		uw_blob_free(compiled->stored);
 		free(compiled->blob);
 	}
 	free(compiled);
@@ -29,8 +29,8 @@ static void free_compiled(struct uw_compiled *compiled)
 /* Free the ranges and their blob: a stored blob, or bytes from malloc. */
 static void free_procs(struct uw_procs *procs)
 {
-	if (procs && procs->kept)
-		uw_blob_free(procs->kept);
+	if (procs && procs->stored)
+		uw_blob_free(procs->stored);
 	else if (procs)
 		free((void *)(uintptr_t)procs->header);
 	free(procs);
@@ -69,7 +69,7 @@ static int install(struct uw_object *o, const struct uw_compiled *made)
 		struct uw_table table = made->table;
 
 		uw_table_fini(&table);
-		uw_blob_free(made->kept);
+		uw_blob_free(made->stored);
 		free(made->blob);
 		return -ENOMEM;
 	}
@@ -117,10 +117,10 @@ const void *uw_object_compiled(const struct uw_object *object, size_t *size)
 		atomic_load_explicit(&object->compiled, memory_order_acquire);
 
 	*size = 0;
-	if (!compiled || (compiled->kept && uw_blob_whole(compiled->kept)))
+	if (!compiled || (compiled->stored && uw_blob_whole(compiled->stored)))
 		return NULL;
 	*size = compiled->size;
-	return compiled->kept ? uw_blob_bytes(compiled->kept) : compiled->blob;
+	return compiled->stored ? uw_blob_bytes(compiled->stored) : compiled->blob;
 }
 
 /* ---- whose a table is ----------------------------------------------------------- */
@@ -231,20 +231,20 @@ int uw_object_take(struct uw_object *object, void *blob, size_t size,
 	return err;
 }
 
-int uw_object_take_kept(struct uw_object *object, const struct uw_kept *kept,
-			const struct uw_identity *known)
+int uw_object_take_stored(struct uw_object *object, const struct uw_blob_source *stored,
+			  const struct uw_identity *known)
 {
-	struct uw_compiled made = { .size = (size_t)kept->size };
-	int err = uw_blob_open(kept, TABLE_MAGIC, &made.kept);
+	struct uw_compiled made = { .size = (size_t)stored->size };
+	int err = uw_blob_open(stored, TABLE_MAGIC, &made.stored);
 
 	if (!err)
-		err = uw_table_open_kept(&made.table, made.kept);
+		err = uw_table_open_stored(&made.table, made.stored);
 	if (!err)
 		err = check_own(object, &made.table, known);
 	if (!err)
 		return install(object, &made);
 	uw_table_fini(&made.table);
-	uw_blob_free(made.kept);
+	uw_blob_free(made.stored);
 	return err;
 }
 
@@ -287,16 +287,16 @@ static int describe(struct uw_object *o, const struct uw_table *table)
 	return 0;
 }
 
-int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out)
+int uw_object_open_stored(const struct uw_blob_source *stored, struct uw_object **out)
 {
-	struct uw_compiled made = { .size = (size_t)kept->size };
+	struct uw_compiled made = { .size = (size_t)stored->size };
 	struct uw_object *o = calloc(1, sizeof(*o));
-	int err = uw_blob_open(kept, TABLE_MAGIC, &made.kept);
+	int err = uw_blob_open(stored, TABLE_MAGIC, &made.stored);
 
 	if (!err && !o)
 		err = -ENOMEM;
 	if (!err)
-		err = uw_table_open_kept(&made.table, made.kept);
+		err = uw_table_open_stored(&made.table, made.stored);
 	if (!err) {
 		uw_object_init(o);
 		err = describe(o, &made.table);
@@ -312,7 +312,7 @@ int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out)
 		o = NULL;
 	}
 	uw_table_fini(&made.table);
-	uw_blob_free(made.kept);
+	uw_blob_free(made.stored);
 	free(o);
 	return err;
 }
@@ -358,8 +358,8 @@ static int install_procs(struct uw_object *o, const struct uw_procs *made,
 			return 0;
 	}
 	free(procs);
-	if (made->kept)
-		uw_blob_free(made->kept);
+	if (made->stored)
+		uw_blob_free(made->stored);
 	else
 		free((void *)(uintptr_t)made->header);
 	return err;
@@ -377,16 +377,16 @@ int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
 	return err;
 }
 
-int uw_object_take_kept_procs(struct uw_object *object, const struct uw_kept *kept,
-			      const struct uw_identity *known)
+int uw_object_take_stored_procs(struct uw_object *object, const struct uw_blob_source *stored,
+				const struct uw_identity *known)
 {
 	struct uw_blob *blob;
 	struct uw_procs procs;
-	int err = uw_blob_open(kept, PROCS_MAGIC, &blob);
+	int err = uw_blob_open(stored, PROCS_MAGIC, &blob);
 
 	if (err)
 		return err;
-	err = uw_procs_open_kept(&procs, blob);
+	err = uw_procs_open_stored(&procs, blob);
 	if (!err)
 		return install_procs(object, &procs, known);
 	uw_blob_free(blob);

@@ -64,13 +64,13 @@ int uw_procs_open(struct uw_procs *procs, const void *blob, size_t size)
 	return 0;
 }
 
-int uw_procs_open_kept(struct uw_procs *procs, struct uw_blob *blob)
+int uw_procs_open_stored(struct uw_procs *procs, struct uw_blob *blob)
 {
 	const struct blob_header *h = uw_blob_bytes(blob);
 	int err = h->header_size < sizeof(struct procs_header) ? -ENOTSUP : open_front(procs, h);
 
 	if (!err)
-		procs->kept = blob;
+		procs->stored = blob;
 	return err;
 }
 
@@ -85,7 +85,7 @@ UW_ORDER_2(compare, struct range, start, size)
 /* Sort the ranges and remove duplicates. -ENOTSUP: two overlap, or they span too much. */
 static int tidy(struct range *ranges, size_t *n)
 {
-	size_t kept = 0;
+	size_t n_left = 0;
 	bool sorted = true;
 
 	for (size_t i = 1; i < *n && sorted; i++)
@@ -93,17 +93,18 @@ static int tidy(struct range *ranges, size_t *n)
 	if (!sorted)
 		qsort(ranges, *n, sizeof(*ranges), compare);
 	for (size_t i = 0; i < *n; i++) {
-		if (kept && !compare(&ranges[kept - 1], &ranges[i]))
+		if (n_left && !compare(&ranges[n_left - 1], &ranges[i]))
 			continue;
 		if (ranges[i].size >= UINT32_MAX || ranges[i].start > UINT64_MAX - UINT32_MAX ||
-		    (kept && ranges[i].start - ranges[kept - 1].start < ranges[kept - 1].size))
+		    (n_left &&
+		     ranges[i].start - ranges[n_left - 1].start < ranges[n_left - 1].size))
 			return -ENOTSUP;
-		ranges[kept++] = ranges[i];
+		ranges[n_left++] = ranges[i];
 	}
-	*n = kept;
-	if (kept && ranges[kept - 1].start - ranges[0].start > UINT32_MAX)
+	*n = n_left;
+	if (n_left && ranges[n_left - 1].start - ranges[0].start > UINT32_MAX)
 		return -ENOTSUP;
-	return kept > UINT32_MAX ? -ENOTSUP : 0;
+	return n_left > UINT32_MAX ? -ENOTSUP : 0;
 }
 
 /* Make a blob of the ranges. The caller frees *blob. */
@@ -186,9 +187,9 @@ static int need(const struct uw_procs *procs, size_t from, size_t past)
 {
 	const uint64_t width = sizeof(struct procs_entry);
 
-	return procs->kept ? uw_blob_need(procs->kept, procs->header->blob.front + from * width,
-					  (past - from) * width)
-			   : 0;
+	return procs->stored ? uw_blob_need(procs->stored, procs->header->blob.front + from * width,
+					    (past - from) * width)
+			     : 0;
 }
 
 /*

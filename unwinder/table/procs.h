@@ -15,8 +15,8 @@
 struct uw_procs {
 	const struct procs_header *header; /* the blob; borrowed, as are entries and group */
 	const struct procs_entry *entries;
-	const uint32_t *group; /* starts of entries 0, PROCS_GROUP, … */
-	struct uw_blob *kept;  /* borrowed; NULL: the whole blob is in memory */
+	const uint32_t *group;	/* starts of entries 0, PROCS_GROUP, … */
+	struct uw_blob *stored; /* borrowed; NULL: the whole blob is in memory */
 };
 
 /*
@@ -29,7 +29,7 @@ int uw_procs_open(struct uw_procs *procs, const void *blob, size_t size);
  * Do the same with a blob that is read while it is needed, and that outlives procs. The entries are
  * not checked.
  */
-int uw_procs_open_kept(struct uw_procs *procs, struct uw_blob *blob);
+int uw_procs_open_stored(struct uw_procs *procs, struct uw_blob *blob);
 
 /*
  * Make a blob of the FDEs of n sections; the caller frees it. This makes the sections' indexes. If

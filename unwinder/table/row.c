@@ -1,4 +1,7 @@
-/* unwinder/table/row.c: converts a rule to a packed word with the places of saved registers, and back. */
+/*
+ * unwinder/table/row.c: converts a rule to a packed one with the places of saved registers, and
+ * back.
+ */
 #include "unwinder/table/row.h"
 
 #include <errno.h>
@@ -7,7 +10,7 @@
 
 #define CFA_MAX (((int64_t)1 << 23) - 1) /* × 8 */
 
-/* ---- expressions that a word can express -------------------------------------------- */
+/* ---- expressions that a packed rule can express ------------------------------------- */
 
 enum { /* DWARF 5 §7.7.1 */
        OP_DEREF = 0x06,
@@ -20,9 +23,9 @@ enum { /* DWARF 5 §7.7.1 */
        OP_BREG0 = 0x70,
 };
 
-/* A CFA as a word expresses it. */
+/* A CFA as a packed rule expresses it. */
 struct cfa {
-	uint64_t word; /* the kind; for PLT its numbers, too */
+	uint64_t packed; /* the kind; for PLT its numbers, too */
 	uint8_t reg;
 	int64_t off;
 	int16_t add; /* for DEREF */
@@ -77,7 +80,7 @@ static bool is_deref(const struct uw_arch *arch, struct uw_bytes b, struct cfa *
 			return false;
 		add = uw_bytes_uleb(&b);
 	}
-	out->word = TABLE_DEREF;
+	out->packed = TABLE_DEREF;
 	return uw_bytes_done(&b) && !b.err && add <= INT32_MAX &&
 	       !place_of((int64_t)add, &out->add) && out->reg < arch->n_regs;
 }
@@ -97,17 +100,17 @@ static bool is_plt(const struct uw_arch *arch, struct uw_bytes b, struct cfa *ou
 	    !take_one_of(&b, OP_LIT0, &least) || !take_op(&b, OP_GE) ||
 	    !take_one_of(&b, OP_LIT0, &shift) || !take_op(&b, OP_SHL) || !take_op(&b, OP_PLUS))
 		return false;
-	out->word = TABLE_PLT | uw_plt_word(mask, least, shift);
+	out->packed = TABLE_PLT | uw_packed_plt(mask, least, shift);
 	return uw_bytes_done(&b) && out->reg == arch->sp && pc == arch->pc && zero == 0;
 }
 
-/* Return the kind of a word whose CFA is reg + offset. */
-static uint64_t plain_word(const struct uw_arch *arch, unsigned int reg)
+/* Return the kind of a packed rule whose CFA is reg + offset. */
+static uint64_t kind_of_reg(const struct uw_arch *arch, unsigned int reg)
 {
 	return reg == arch->sp ? TABLE_SP : reg == arch->fp ? TABLE_FP : TABLE_REG;
 }
 
-/* Convert a rule's CFA. -ENOTSUP: no word can express it. */
+/* Convert a rule's CFA. -ENOTSUP: no packed rule can express it. */
 static int cfa_of(const struct uw_arch *arch, const struct uw_rule *rule, struct cfa *out)
 {
 	struct uw_bytes expr;
@@ -119,24 +122,24 @@ static int cfa_of(const struct uw_arch *arch, const struct uw_rule *rule, struct
 			return -ENOTSUP;
 	} else {
 		out->off = rule->cfa_off;
-		out->word = plain_word(arch, rule->cfa_reg);
+		out->packed = kind_of_reg(arch, rule->cfa_reg);
 		/* These two are rules that were made from a row. */
 		if (rule->cfa_kind == UW_CFA_DEREF) {
-			out->word = TABLE_DEREF;
+			out->packed = TABLE_DEREF;
 			if (place_of(rule->cfa_add, &out->add))
 				return -ENOTSUP;
 		} else if (rule->cfa_kind == UW_CFA_PLT) {
-			out->word = TABLE_PLT |
-				    uw_plt_word(rule->plt.mask, rule->plt.least, rule->plt.shift);
+			out->packed = TABLE_PLT | uw_packed_plt(rule->plt.mask, rule->plt.least,
+								rule->plt.shift);
 		}
 	}
 	if (out->off % 8 || out->off / 8 > CFA_MAX || out->off / 8 < -CFA_MAX)
 		return -ENOTSUP;
-	out->word |= ((uint64_t)(out->off / 8) & 0xffffff) << 8;
+	out->packed |= ((uint64_t)(out->off / 8) & 0xffffff) << 8;
 	return 0;
 }
 
-/* ---- a rule as a word ----------------------------------------------------------------- */
+/* ---- packing -------------------------------------------------------------------------- */
 
 /* A row while it is made. */
 struct making {
@@ -226,7 +229,7 @@ static int set_reg(struct making *m, const struct uw_reg_rule *r)
 	if (!slot)
 		return -ENOTSUP;
 	/* A slot below sp has been popped already (see step.c). */
-	if (uw_word_kind(m->cfa.word) != TABLE_SP || r->off >= -m->cfa.off)
+	if (uw_packed_kind(m->cfa.packed) != TABLE_SP || r->off >= -m->cfa.off)
 		*slot = place;
 	return 0;
 }
@@ -239,7 +242,7 @@ int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_
 {
 	struct making m = { .arch = arch, .rule = rule, .fp = TABLE_SAME, .ra = TABLE_SAME };
 	int16_t *ext = m.row.ext;
-	uint64_t word;
+	uint64_t packed;
 	bool saved = false;
 
 	if (rule->ra != arch->lr || cfa_of(arch, rule, &m.cfa))
@@ -253,8 +256,8 @@ int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_
 		return -ENOTSUP; /* "the same pc" is an error, which the interpreter reports */
 	for (unsigned int i = 0; i < arch->n_saved; i++)
 		saved |= ext[i] != TABLE_SAME;
-	word = m.cfa.word | (uint64_t)(uint16_t)m.ra << 48;
-	switch (uw_word_kind(word)) {
+	packed = m.cfa.packed | (uint64_t)(uint16_t)m.ra << 48;
+	switch (uw_packed_kind(packed)) {
 	case TABLE_PLT:
 		if (saved || m.fp != TABLE_SAME)
 			return -ENOTSUP;
@@ -266,21 +269,21 @@ int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_
 		ext[uw_ext_reg(arch)] = m.cfa.reg;
 		/* fall through */
 	default:
-		word |= (uint64_t)(uint16_t)m.fp << 32;
+		packed |= (uint64_t)(uint16_t)m.fp << 32;
 	}
 	if (m.based) {
-		word |= TABLE_RULE_BASED;
+		packed |= TABLE_RULE_BASED;
 		ext[uw_ext_based(arch)] = (int16_t)m.based;
 	}
-	word |= rule->signal ? TABLE_RULE_SIGNAL : 0;
-	word |= rule->ra_signed ? TABLE_RULE_SIGNED : 0;
-	word |= saved ? TABLE_RULE_SAVED : 0;
-	m.row.word = word;
+	packed |= rule->signal ? TABLE_RULE_SIGNAL : 0;
+	packed |= rule->ra_signed ? TABLE_RULE_SIGNED : 0;
+	packed |= saved ? TABLE_RULE_SAVED : 0;
+	m.row.packed = packed;
 	*out = m.row;
 	return 0;
 }
 
-/* ---- a word as a rule ------------------------------------------------------------------- */
+/* ---- unpacking ------------------------------------------------------------------------ */
 
 /* Add the rule of a register whose place is known. */
 static void add(const struct uw_arch *arch, struct uw_rule *rule, unsigned int reg, int16_t place,
@@ -295,13 +298,13 @@ static void add(const struct uw_arch *arch, struct uw_rule *rule, unsigned int r
 }
 
 /* Set the rule's CFA. */
-static void cfa_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext,
+static void cfa_rule(const struct uw_arch *arch, uint64_t packed, const int16_t *ext,
 		     struct uw_rule *out)
 {
 	out->cfa_size = 0;
 	out->cfa_kind = UW_CFA_PLAIN;
-	out->cfa_off = uw_word_cfa(word);
-	switch (uw_word_kind(word)) {
+	out->cfa_off = uw_packed_cfa(packed);
+	switch (uw_packed_kind(packed)) {
 	case TABLE_FP:
 		out->cfa_reg = arch->fp;
 		break;
@@ -314,36 +317,38 @@ static void cfa_rule(const struct uw_arch *arch, uint64_t word, const int16_t *e
 		break;
 	case TABLE_PLT:
 		out->cfa_kind = UW_CFA_PLT;
-		out->plt.mask = uw_word_plt_mask(word);
-		out->plt.least = uw_word_plt_least(word);
-		out->plt.shift = uw_word_plt_shift(word);
+		out->plt.mask = uw_packed_plt_mask(packed);
+		out->plt.least = uw_packed_plt_least(packed);
+		out->plt.shift = uw_packed_plt_shift(packed);
 		/* fall through */
 	default:
 		out->cfa_reg = arch->sp;
 	}
 }
 
-void uw_row_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext, struct uw_rule *out)
+void uw_row_rule(const struct uw_arch *arch, uint64_t packed, const int16_t *ext,
+		 struct uw_rule *out)
 {
-	unsigned int based = word & TABLE_RULE_BASED ? (uint16_t)ext[uw_ext_based(arch)] : 0, i = 0;
+	unsigned int based = packed & TABLE_RULE_BASED ? (uint16_t)ext[uw_ext_based(arch)] : 0,
+		     i = 0;
 
 	out->start = out->end = 0;
-	cfa_rule(arch, word, ext, out);
+	cfa_rule(arch, packed, ext, out);
 	out->ra = arch->lr;
 	out->stepper = UW_STEPPER_CFI;
-	out->signal = word & TABLE_RULE_SIGNAL;
-	out->ra_signed = word & TABLE_RULE_SIGNED;
+	out->signal = packed & TABLE_RULE_SIGNAL;
+	out->ra_signed = packed & TABLE_RULE_SIGNED;
 	out->n_regs = 0;
 	/* Rules are sorted by register; fp is between two of the saved ones. */
 	for (; i < arch->n_saved && arch->saved[i] < arch->fp; i++)
 		add(arch, out, arch->saved[i], ext[i], based >> i & 1);
-	if (uw_word_kind(word) != TABLE_PLT)
-		add(arch, out, arch->fp, uw_word_fp(word), based & TABLE_BASED_FP);
+	if (uw_packed_kind(packed) != TABLE_PLT)
+		add(arch, out, arch->fp, uw_packed_fp(packed), based & TABLE_BASED_FP);
 	for (; i < arch->n_saved; i++)
 		add(arch, out, arch->saved[i], ext[i], based >> i & 1);
-	if (uw_word_ra(word) == TABLE_UNDEFINED)
+	if (uw_packed_ra(packed) == TABLE_UNDEFINED)
 		out->regs[out->n_regs++] =
 			(struct uw_reg_rule){ .reg = arch->lr, .kind = UW_RULE_UNDEFINED };
 	else
-		add(arch, out, arch->lr, uw_word_ra(word), false);
+		add(arch, out, arch->lr, uw_packed_ra(packed), false);
 }

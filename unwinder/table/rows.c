@@ -25,7 +25,7 @@ struct uw_rows {
 	bool has_table, has_procs;
 	struct uw_table table;
 	struct uw_procs procs;
-	struct uw_blob *kept[2];     /* of table and procs; owned; NULL: the caller's whole blobs */
+	struct uw_blob *stored[2];   /* of table and procs; owned; NULL: the caller's whole blobs */
 	struct described *described; /* one for each rule */
 	/* The block that was used last: rows [first, past) begin in it. */
 	size_t first, past;
@@ -70,33 +70,33 @@ int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs
 	return finish_open(rows, err, out);
 }
 
-static void release(const struct uw_kept *kept)
+static void release(const struct uw_blob_source *stored)
 {
-	if (kept && kept->release)
-		kept->release(kept->ctx);
+	if (stored && stored->release)
+		stored->release(stored->ctx);
 }
 
 /* Each of the two is taken over or released exactly once, also after the other has failed. */
-int uw_rows_open_kept(const struct uw_kept *table, const struct uw_kept *procs,
-		      struct uw_rows **out)
+int uw_rows_open_stored(const struct uw_blob_source *table, const struct uw_blob_source *procs,
+			struct uw_rows **out)
 {
 	struct uw_rows *rows = calloc(1, sizeof(*rows));
 	int err = rows ? 0 : -ENOMEM;
 
 	if (!err && table)
-		err = uw_blob_open(table, TABLE_MAGIC, &rows->kept[0]);
+		err = uw_blob_open(table, TABLE_MAGIC, &rows->stored[0]);
 	else
 		release(table);
 	if (!err && procs)
-		err = uw_blob_open(procs, PROCS_MAGIC, &rows->kept[1]);
+		err = uw_blob_open(procs, PROCS_MAGIC, &rows->stored[1]);
 	else
 		release(procs);
 	if (!err && table) {
-		err = uw_table_open_kept(&rows->table, rows->kept[0]);
+		err = uw_table_open_stored(&rows->table, rows->stored[0]);
 		rows->has_table = !err;
 	}
 	if (!err && procs) {
-		err = uw_procs_open_kept(&rows->procs, rows->kept[1]);
+		err = uw_procs_open_stored(&rows->procs, rows->stored[1]);
 		rows->has_procs = !err;
 	}
 	return finish_open(rows, err, out);
@@ -111,8 +111,8 @@ void uw_rows_free(struct uw_rows *rows)
 		free(rows->described[i].texts);
 	free(rows->described);
 	uw_table_fini(&rows->table);
-	uw_blob_free(rows->kept[0]);
-	uw_blob_free(rows->kept[1]);
+	uw_blob_free(rows->stored[0]);
+	uw_blob_free(rows->stored[1]);
 	free(rows);
 }
 
@@ -136,21 +136,21 @@ int uw_rows_whole(struct uw_rows *rows)
 	int err = 0;
 
 	for (int i = 0; i < 2 && !err; i++)
-		if (rows->kept[i])
-			err = uw_blob_whole(rows->kept[i]);
-	if (!err && rows->kept[0])
-		err = uw_table_open(&table, uw_blob_bytes(rows->kept[0]),
-				    uw_blob_size(rows->kept[0]));
-	if (!err && rows->kept[1])
-		err = uw_procs_open(&procs, uw_blob_bytes(rows->kept[1]),
-				    uw_blob_size(rows->kept[1]));
+		if (rows->stored[i])
+			err = uw_blob_whole(rows->stored[i]);
+	if (!err && rows->stored[0])
+		err = uw_table_open(&table, uw_blob_bytes(rows->stored[0]),
+				    uw_blob_size(rows->stored[0]));
+	if (!err && rows->stored[1])
+		err = uw_procs_open(&procs, uw_blob_bytes(rows->stored[1]),
+				    uw_blob_size(rows->stored[1]));
 	return err;
 }
 
 uint64_t uw_rows_read(struct uw_rows *rows)
 {
-	return (rows->kept[0] ? uw_blob_read(rows->kept[0]) : 0) +
-	       (rows->kept[1] ? uw_blob_read(rows->kept[1]) : 0);
+	return (rows->stored[0] ? uw_blob_read(rows->stored[0]) : 0) +
+	       (rows->stored[1] ? uw_blob_read(rows->stored[1]) : 0);
 }
 
 /* ---- rules as text ------------------------------------------------------------------ */
@@ -230,10 +230,10 @@ static void say_offset(struct text *t, const char *base, int64_t off)
 
 static void say_expression(struct text *t, uint16_t machine, const uint8_t *expr, size_t size)
 {
-	char words[TEXT_MAX];
+	char text[TEXT_MAX];
 
-	uw_expr_text(machine, expr, size, words, sizeof(words));
-	say(t, "%s", words);
+	uw_expr_text(machine, expr, size, text, sizeof(text));
+	say(t, "%s", text);
 }
 
 /* Return whether the CFA was an expression in the file, also one that tables have a word for. */
@@ -281,8 +281,8 @@ static void say_reg_expression(struct text *t, uint16_t machine, const struct uw
 }
 
 /* Append where a register is saved, in words. */
-static void say_words_of(struct text *t, uint16_t machine, const char *name,
-			 const struct uw_reg_rule *r)
+static void say_text_of(struct text *t, uint16_t machine, const char *name,
+			const struct uw_reg_rule *r)
 {
 	say(t, ", %s ", name);
 	switch (r->kind) {
@@ -314,7 +314,7 @@ static void say_words_of(struct text *t, uint16_t machine, const char *name,
 }
 
 /* Append the whole rule in words. */
-static void say_words(struct text *t, const struct uw_arch *arch, const struct uw_rule *rule)
+static void say_text(struct text *t, const struct uw_arch *arch, const struct uw_rule *rule)
 {
 	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
 	uint16_t machine = arch->machine;
@@ -330,13 +330,13 @@ static void say_words(struct text *t, const struct uw_arch *arch, const struct u
 		say(t, " (%u more where %s & %u >= %u)", 1u << rule->plt.shift,
 		    uw_reg_name(machine, arch->pc), rule->plt.mask, rule->plt.least);
 	if (ra)
-		say_words_of(t, machine, "return address", ra);
+		say_text_of(t, machine, "return address", ra);
 	else
 		say(t, ", return address in %s", uw_reg_name(machine, rule->ra));
 	for (unsigned int i = 0; i < rule->n_regs; i++)
 		if (&rule->regs[i] != ra)
-			say_words_of(t, machine, uw_reg_name(machine, rule->regs[i].reg),
-				     &rule->regs[i]);
+			say_text_of(t, machine, uw_reg_name(machine, rule->regs[i].reg),
+				    &rule->regs[i]);
 	if (rule->ra_signed)
 		say(t, ", return address signed");
 	if (rule->signal)
@@ -371,7 +371,7 @@ static int describe(const struct uw_arch *arch, const struct uw_rule *rule, stru
 	struct uw_row_info *info = &out->info;
 	const struct uw_reg_rule *fp = uw_rule_reg(rule, arch->fp), *ra;
 	struct text t = { .size = 0 };
-	size_t from = 0, at_fp, at_ra, at_others, at_expressions, at_words;
+	size_t from = 0, at_fp, at_ra, at_others, at_expressions, at_text;
 	const char *between = "";
 
 	ra = uw_rule_reg(rule, rule->ra);
@@ -393,8 +393,8 @@ static int describe(const struct uw_arch *arch, const struct uw_rule *rule, stru
 	at_others = next_text(&t, &from);
 	say_expressions(&t, arch, rule);
 	at_expressions = next_text(&t, &from);
-	say_words(&t, arch, rule);
-	at_words = next_text(&t, &from);
+	say_text(&t, arch, rule);
+	at_text = next_text(&t, &from);
 	if (t.failed) {
 		free(t.bytes);
 		return -ENOMEM;
@@ -403,7 +403,7 @@ static int describe(const struct uw_arch *arch, const struct uw_rule *rule, stru
 	info->ra = t.bytes + at_ra;
 	info->others = t.bytes + at_others;
 	info->expressions = t.bytes + at_expressions;
-	info->words = t.bytes + at_words;
+	info->text = t.bytes + at_text;
 	info->cfa_kind = is_cfa_expression(rule)     ? "expression"
 			 : rule->cfa_reg == arch->sp ? "sp"
 			 : rule->cfa_reg == arch->fp ? "fp"
@@ -450,7 +450,7 @@ int uw_rows_find(struct uw_rows *rows, uint64_t vaddr, size_t *i)
 static int seek(struct uw_rows *rows, size_t i)
 {
 	const struct uw_table *t = &rows->table;
-	const struct table_superblock *superblocks = t->kept ? t->kept : t->superblock;
+	const struct table_superblock *superblocks = t->stored ? t->stored : t->superblock;
 	uint32_t low = 0, high = t->header->n_superblocks, within, at;
 	const uint16_t *block;
 
@@ -534,7 +534,7 @@ int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out)
 	d = &rows->described[id];
 	if (!d->done) {
 		*d = (struct described){ .info = { .rule = id } };
-		d->info.slow = uw_word_kind(t->rule[id]) == TABLE_SLOW;
+		d->info.slow = uw_packed_kind(t->rule[id]) == TABLE_SLOW;
 		if (uw_table_rule(t, start, &rule))
 			d->info.none = d->done = true;
 		else

@@ -216,7 +216,7 @@ static int check_rules(const struct uw_table *t)
 	const struct table_header *h = t->header;
 
 	for (uint32_t i = 0; i < h->n_rules; i++) {
-		unsigned int kind = uw_word_kind(t->rule[i]);
+		unsigned int kind = uw_packed_kind(t->rule[i]);
 		int16_t reg = t->ext[(uint64_t)i * h->ext_slots + uw_ext_reg(t->arch)];
 
 		if (kind >= TABLE_KINDS)
@@ -224,7 +224,7 @@ static int check_rules(const struct uw_table *t)
 		if ((kind == TABLE_REG || kind == TABLE_DEREF) &&
 		    (reg < 0 || reg >= t->arch->n_regs))
 			return -EBADMSG;
-		if (kind == TABLE_SLOW && check_slow(t, uw_word_slow(t->rule[i])))
+		if (kind == TABLE_SLOW && check_slow(t, uw_packed_slow(t->rule[i])))
 			return -EBADMSG;
 	}
 	return 0;
@@ -276,7 +276,7 @@ void uw_table_trust(struct uw_table *table, const void *blob)
  * Make a copy of the superblocks in which all blocks are absent. uw_table_bring reads and checks a
  * superblock when it is first needed, and then takes its true block from t.kept.
  */
-int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob)
+int uw_table_open_stored(struct uw_table *table, struct uw_blob *blob)
 {
 	const struct table_header *h = uw_blob_bytes(blob);
 	struct table_superblock *own;
@@ -292,7 +292,7 @@ int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob)
 		own[s] = (struct table_superblock){ .row = t.superblock[s].row,
 						    .block = UW_TABLE_ABSENT };
 	t.blob = blob;
-	t.kept = t.superblock;
+	t.stored = t.superblock;
 	t.superblock = own;
 	t.own = own;
 	*table = t;
@@ -334,8 +334,9 @@ uint32_t uw_table_bring(const struct uw_table *table, uint32_t superblock)
 	if (!table->blob || block != UW_TABLE_ABSENT)
 		return block;
 	/* Threads that do this at the same time get the same result. */
-	block = need_superblock(table, &table->kept[superblock]) ? UW_TABLE_BAD
-								 : table->kept[superblock].block;
+	block = need_superblock(table, &table->stored[superblock])
+			? UW_TABLE_BAD
+			: table->stored[superblock].block;
 	__atomic_store_n(&table->own[superblock].block, block, __ATOMIC_RELEASE);
 	return block;
 }
@@ -489,9 +490,9 @@ static inline uint32_t rule_of(const struct uw_table *t, uint32_t row)
 	return t->rule_index ? t->rule_index[row] : t->wide_rule_index[row];
 }
 
-/* Do the same as uw_table_word for lookups that row_quickly cannot do. */
-static __attribute__((noinline)) uint64_t word_anywhere(const struct uw_table *t, uint64_t vaddr,
-							uint32_t *rule)
+/* Do the same as uw_table_packed for lookups that row_quickly cannot do. */
+static __attribute__((noinline)) uint64_t packed_anywhere(const struct uw_table *t, uint64_t vaddr,
+							  uint32_t *rule)
 {
 	uint32_t row = row_anywhere(t, vaddr);
 
@@ -501,19 +502,19 @@ static __attribute__((noinline)) uint64_t word_anywhere(const struct uw_table *t
 	return t->rule[*rule];
 }
 
-uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, uint32_t *rule)
+uint64_t uw_table_packed(const struct uw_table *table, uint64_t vaddr, uint32_t *rule)
 {
 	uint32_t row;
 
 	if (!row_quickly(table, vaddr, &row))
-		return word_anywhere(table, vaddr, rule);
+		return packed_anywhere(table, vaddr, rule);
 	*rule = table->rule_index[row];
 	return table->rule[*rule];
 }
 
 /* Return whether the rows around vaddr rule out a signal trampoline there; see uw_table_inside. */
 static inline bool is_inside(const struct uw_table *t, uint64_t vaddr, bool exact, uint32_t row,
-			     uint64_t word)
+			     uint64_t packed)
 {
 	uint64_t next;
 
@@ -521,11 +522,11 @@ static inline bool is_inside(const struct uw_table *t, uint64_t vaddr, bool exac
 	 * If the row has the CFA as a call leaves it, a procedure without a row of its own may
 	 * begin close after it.
 	 */
-	if (row >= t->header->n_rows - 1 || uw_word_kind(word) <= TABLE_SLOW ||
-	    word & TABLE_RULE_SIGNAL || (!exact && uw_word_is_entry(t->arch, word)))
+	if (row >= t->header->n_rows - 1 || uw_packed_kind(packed) <= TABLE_SLOW ||
+	    packed & TABLE_RULE_SIGNAL || (!exact && uw_packed_is_entry(t->arch, packed)))
 		return false;
 	next = t->rule[rule_of(t, row + 1)];
-	return (uw_word_kind(next) != TABLE_NONE && !(next & TABLE_RULE_BEGINS)) ||
+	return (uw_packed_kind(next) != TABLE_NONE && !(next & TABLE_RULE_BEGINS)) ||
 	       (vaddr <= UINT64_MAX - UW_PADDING_MAX &&
 		uw_table_row(t, vaddr + UW_PADDING_MAX) == row);
 }
@@ -533,10 +534,10 @@ static inline bool is_inside(const struct uw_table *t, uint64_t vaddr, bool exac
 uint64_t uw_table_look(const struct uw_table *table, uint64_t vaddr, bool exact, bool *inside)
 {
 	uint32_t row = uw_table_row(table, vaddr);
-	uint64_t word = row == UW_TABLE_NO_ROW ? TABLE_NONE : table->rule[rule_of(table, row)];
+	uint64_t packed = row == UW_TABLE_NO_ROW ? TABLE_NONE : table->rule[rule_of(table, row)];
 
-	*inside = is_inside(table, vaddr, exact, row, word);
-	return word;
+	*inside = is_inside(table, vaddr, exact, row, packed);
+	return packed;
 }
 
 bool uw_table_inside(const struct uw_table *table, uint64_t vaddr, bool exact)
@@ -592,16 +593,16 @@ static void slow_rule(const struct uw_table *t, uint32_t off, struct uw_rule *ou
 int uw_table_rule(const struct uw_table *table, uint64_t vaddr, struct uw_rule *out)
 {
 	uint32_t n = 0;
-	uint64_t word = uw_table_word(table, vaddr, &n);
+	uint64_t packed = uw_table_packed(table, vaddr, &n);
 
-	switch (uw_word_kind(word)) {
+	switch (uw_packed_kind(packed)) {
 	case TABLE_NONE:
 		return -ENOENT;
 	case TABLE_SLOW:
-		slow_rule(table, uw_word_slow(word), out);
+		slow_rule(table, uw_packed_slow(packed), out);
 		return 0;
 	default:
-		uw_row_rule(table->arch, word, uw_table_ext(table, n), out);
+		uw_row_rule(table->arch, packed, uw_table_ext(table, n), out);
 		return 0;
 	}
 }

@@ -35,8 +35,8 @@ struct uw_table {
 	uint64_t quick;
 	uint8_t unit_shift;
 	/* For a table that is read while it is needed: */
-	struct uw_blob *blob;		     /* borrowed; NULL: all is in memory */
-	const struct table_superblock *kept; /* superblock as it is stored */
+	struct uw_blob *blob;		       /* borrowed; NULL: all is in memory */
+	const struct table_superblock *stored; /* superblock as it is stored */
 	/* the same; block is UW_TABLE_ABSENT until the rows are read; owned */
 	struct table_superblock *own;
 };
@@ -65,7 +65,7 @@ void uw_table_trust(struct uw_table *table, const void *blob);
  * Do the same with a blob that is read while it is needed, and that outlives the table. Errors are
  * those of uw_table_open, and -ENOMEM.
  */
-int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob);
+int uw_table_open_stored(struct uw_table *table, struct uw_blob *blob);
 /* Free what the table owns; for any of the three. */
 void uw_table_fini(struct uw_table *table);
 /* Make sure that lookups in this superblock are possible. Return its block, or UW_TABLE_BAD. */
@@ -81,10 +81,10 @@ uint32_t uw_table_row(const struct uw_table *table, uint64_t vaddr);
 uint32_t uw_table_row_portable(const struct uw_table *table, uint64_t vaddr);
 
 /*
- * Return the rule word at vaddr, and the rule's number in *rule. If the table has no rule, the
- * word's kind is TABLE_NONE, and *rule may be unset.
+ * Return the packed rule at vaddr, and its number in *rule. If the table has no rule, the
+ * rule's kind is TABLE_NONE, and *rule may be unset.
  */
-uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, uint32_t *rule);
+uint64_t uw_table_packed(const struct uw_table *table, uint64_t vaddr, uint32_t *rule);
 
 /* Return where a rule saves the other registers. */
 static inline const int16_t *uw_table_ext(const struct uw_table *table, uint32_t rule)
@@ -99,7 +99,7 @@ static inline const int16_t *uw_table_ext(const struct uw_table *table, uint32_t
  */
 bool uw_table_inside(const struct uw_table *table, uint64_t vaddr, bool exact);
 
-/* Return the rule word at vaddr, and the result of uw_table_inside in *inside. */
+/* Return the packed rule at vaddr, and the result of uw_table_inside in *inside. */
 uint64_t uw_table_look(const struct uw_table *table, uint64_t vaddr, bool exact, bool *inside);
 
 /*

@@ -85,7 +85,7 @@ struct uw_fast {
 	const struct uw_fast_cie *last; /* the CIE that was used last; NULL: none yet */
 };
 
-#define SLOT_ODD    (-1) /* no word can express where it is saved */
+#define SLOT_ODD    (-1) /* no packed rule can express where it is saved */
 #define SLOT_IGNORE (-2) /* a vector register, or one that is not recorded */
 
 /* Return the index in state.off of the frame pointer. */
@@ -170,9 +170,9 @@ static uint32_t intern(struct uw_fast *f, const struct state *s)
 static bool row_of(const struct uw_fast *f, const struct state *s, struct uw_row *out)
 {
 	const struct uw_arch *arch = f->arch;
-	int64_t cfa = s->cfa / 8; /* at most CFA_MAX / 8, which a word has room for */
+	int64_t cfa = s->cfa / 8; /* at most CFA_MAX / 8, which a packed rule has room for */
 	int16_t fp = s->off[slot_fp(arch)], ra = s->off[slot_ra(arch)];
-	uint64_t word = s->kind | (uint64_t)cfa << 8;
+	uint64_t packed = s->kind | (uint64_t)cfa << 8;
 
 	if (s->kind == TABLE_NONE || s->cfa % 8 || (ra == TABLE_SAME && arch->lr == arch->pc))
 		return false;
@@ -183,15 +183,15 @@ static bool row_of(const struct uw_fast *f, const struct state *s, struct uw_row
 		if (s->kind != TABLE_SP || s->off[i] >= -cfa)
 			out->ext[i] = s->off[i];
 		if (out->ext[i] != TABLE_SAME)
-			word |= TABLE_RULE_SAVED;
+			packed |= TABLE_RULE_SAVED;
 	}
 	if (s->kind == TABLE_SP && fp < -cfa)
 		fp = TABLE_SAME;
 	if (s->kind == TABLE_REG)
 		out->ext[uw_ext_reg(arch)] = s->reg;
-	word |= f->shapes[s->shape].signal ? TABLE_RULE_SIGNAL : 0;
-	word |= s->ra_signed ? TABLE_RULE_SIGNED : 0;
-	out->word = word | (uint64_t)(uint16_t)fp << 32 | (uint64_t)(uint16_t)ra << 48;
+	packed |= f->shapes[s->shape].signal ? TABLE_RULE_SIGNAL : 0;
+	packed |= s->ra_signed ? TABLE_RULE_SIGNED : 0;
+	out->packed = packed | (uint64_t)(uint16_t)fp << 32 | (uint64_t)(uint16_t)ra << 48;
 	return true;
 }
 
@@ -220,7 +220,7 @@ static bool take_uleb(const uint8_t **p, const uint8_t *end, uint32_t *out)
 
 /*
  * Record that the register of this slot is saved at a factored offset. True also for a register
- * that is not recorded. False: a word cannot express the place.
+ * that is not recorded. False: a packed rule cannot express the place.
  */
 static bool set_place(struct state *s, int slot, uint32_t factor, int32_t data_align)
 {

@@ -137,7 +137,7 @@ static void pack_blocks(const struct uw_table_rows *rows, const struct table_hea
 /* Write key, rule_index, rule and ext. */
 static void pack_rows(const struct uw_table_rows *rows, const struct table_header *h, uint8_t *blob)
 {
-	uint64_t *word = (uint64_t *)(blob + h->rule);
+	uint64_t *packed = (uint64_t *)(blob + h->rule);
 	int16_t *ext = (int16_t *)(blob + h->ext);
 	uint8_t *key = blob + h->key;
 
@@ -156,7 +156,7 @@ static void pack_rows(const struct uw_table_rows *rows, const struct table_heade
 		key[i] = (uint8_t)rows->rows[i].unit;
 	memset(key + h->n_rows, 0xff, TABLE_KEY_PAD);
 	for (size_t i = 0; i < h->n_rules; i++) {
-		word[i] = rows->rules[i].word;
+		packed[i] = rows->rules[i].packed;
 		memcpy(ext + i * h->ext_slots, rows->rules[i].ext, h->ext_slots * sizeof(*ext));
 	}
 }

@@ -35,7 +35,7 @@ bool uw_table_rows_grow(struct uw_table_rows *rows, void *array, size_t n, size_
 /* Hash the parts of a rule that equal() compares. */
 static uint32_t hash_of(const struct uw_table_rows *rows, const struct uw_row *rule)
 {
-	uint64_t hash = rule->word * 0x9e3779b97f4a7c15u, part;
+	uint64_t hash = rule->packed * 0x9e3779b97f4a7c15u, part;
 
 	for (unsigned int i = 0; i < rows->arch->ext_slots; i += 4) {
 		memcpy(&part, rule->ext + i, 8);
@@ -46,7 +46,7 @@ static uint32_t hash_of(const struct uw_table_rows *rows, const struct uw_row *r
 
 static bool equal(const struct uw_table_rows *rows, const struct uw_row *a, const struct uw_row *b)
 {
-	return a->word == b->word &&
+	return a->packed == b->packed &&
 	       !memcmp(a->ext, b->ext, rows->arch->ext_slots * sizeof(*a->ext));
 }
 
@@ -104,7 +104,7 @@ static __attribute__((noinline)) void begin_rule(struct uw_table_rows *rows, uin
 {
 	struct uw_row row = rows->rules[rule];
 
-	row.word |= TABLE_RULE_BEGINS;
+	row.packed |= TABLE_RULE_BEGINS;
 	rows->begun[0] = rule;
 	rows->begun[1] = uw_table_rows_intern(rows, &row);
 }
@@ -119,7 +119,7 @@ static inline uint32_t rule_begun(struct uw_table_rows *rows, uint32_t rule)
 	return rows->begun[1];
 }
 
-void uw_table_rows_begin(struct uw_table_rows *rows, uint32_t unit, size_t from, bool told)
+void uw_table_rows_begin(struct uw_table_rows *rows, uint32_t unit, size_t from, bool reported)
 {
 	uint32_t before, first;
 	size_t i = from;
@@ -134,8 +134,8 @@ void uw_table_rows_begin(struct uw_table_rows *rows, uint32_t unit, size_t from,
 	 * A row at unit differs from the one before it; with TABLE_RULE_BEGINS set, the two may be
 	 * equal.
 	 */
-	if (!told && (!own || first == before) &&
-	    uw_word_is_entry(rows->arch, rows->rules[first].word)) {
+	if (!reported && (!own || first == before) &&
+	    uw_packed_is_entry(rows->arch, rows->rules[first].packed)) {
 		if (own)
 			memmove(rows->rows + i, rows->rows + i + 1,
 				(--rows->n_rows - i) * sizeof(*rows->rows));
@@ -225,8 +225,11 @@ static const uint8_t reg_kinds[] = {
 	[UW_RULE_EXPR] = TABLE_REG_EXPR,
 };
 
-/* Store a rule as a record and return its word. TABLE_NONE: there are too many bytes of records. */
-static uint64_t slow_word(struct uw_table_rows *rows, const struct uw_rule *rule)
+/*
+ * Store a rule as a record and return its packed rule. TABLE_NONE: there are too many bytes of
+ * records.
+ */
+static uint64_t pack_slow(struct uw_table_rows *rows, const struct uw_rule *rule)
 {
 	struct table_slow slow = { .cfa_size = rule->cfa_size,
 				   .cfa_reg = rule->cfa_reg,
@@ -268,7 +271,7 @@ uint32_t uw_table_rows_rule(struct uw_table_rows *rows, const struct uw_rule *ru
 		return UW_RULE_NONE;
 	if (uw_row_of(rows->arch, rule, &row)) {
 		clear_ext(&row);
-		row.word = slow_word(rows, rule);
+		row.packed = pack_slow(rows, rule);
 	}
 	return uw_table_rows_intern(rows, &row);
 }
@@ -277,7 +280,7 @@ uint32_t uw_table_rows_rule(struct uw_table_rows *rows, const struct uw_rule *ru
 
 void uw_table_rows_init(struct uw_table_rows *rows, const struct uw_arch *arch)
 {
-	struct uw_row none = { .word = TABLE_NONE };
+	struct uw_row none = { .packed = TABLE_NONE };
 
 	*rows = (struct uw_table_rows){ .arch = arch };
 	clear_ext(&none);

@@ -1,8 +1,8 @@
 /*
  * unwinder/table/table_rows.h: the rows and rules of a table that is being made.
  *
- * Rules are words with their ext (schema/table_blob.h), each stored once. A rule that no word can
- * express becomes a record. Rows refer to rules by number.
+ * Rules are packed, with their ext (schema/table_blob.h), each stored once. A rule that no packed
+ * rule can express becomes a record. Rows refer to rules by number.
  */
 #ifndef UNWINDER_TABLE_TABLE_ROWS_H
 #define UNWINDER_TABLE_TABLE_ROWS_H
@@ -59,15 +59,15 @@ bool uw_table_rows_grow(struct uw_table_rows *rows, void *array, size_t n, size_
 /* Return a rule's number; a new rule gets the next one. UW_RULE_NONE after a failure. */
 uint32_t uw_table_rows_intern(struct uw_table_rows *rows, const struct uw_row *rule);
 
-/* Do the same for any rule: as a word, or as a record if no word can express it. */
+/* Do the same for any rule: as a packed rule, or as a record if no packed rule can express it. */
 uint32_t uw_table_rows_rule(struct uw_table_rows *rows, const struct uw_rule *rule);
 
 /*
  * Mark that a procedure begins at unit. Its rows have been put; the first of them is at index
- * `from` or after. told: the procedure gets a row of its own, even if its rule is the same as
+ * `from` or after. reported: the procedure gets a row of its own, even if its rule is the same as
  * before.
  */
-void uw_table_rows_begin(struct uw_table_rows *rows, uint32_t unit, size_t from, bool told);
+void uw_table_rows_begin(struct uw_table_rows *rows, uint32_t unit, size_t from, bool reported);
 
 /* Make room for so many calls of uw_table_rows_put. */
 static inline bool uw_table_rows_reserve(struct uw_table_rows *rows, size_t more)

@@ -26,39 +26,39 @@ static struct uw_code_fact *fact_of(struct uw_code_facts *facts, const struct uw
 }
 
 /* Cache an answer about the rule, unless it may not last. */
-static void set_rule(struct uw_code_fact *fact, int err, uint64_t word, uint8_t stepper)
+static void set_rule(struct uw_code_fact *fact, int err, uint64_t packed, uint8_t stepper)
 {
 	if (err == -ENOMEM)
 		return;
 	fact->err = (int16_t)err;
-	fact->word = word;
+	fact->packed = packed;
 	fact->stepper = stepper;
 	fact->known |= UW_KNOWS_RULE;
 }
 
-int uw_facts_word(struct uw_code_facts *facts, struct uw_object *object, uint64_t lookup,
-		  bool exact, uint64_t *word, uint8_t *stepper, struct uw_rule *rule,
-		  enum uw_word_from *from)
+int uw_facts_packed(struct uw_code_facts *facts, struct uw_object *object, uint64_t lookup,
+		    bool exact, uint64_t *packed, uint8_t *stepper, struct uw_rule *rule,
+		    enum uw_rule_origin *from)
 {
 	struct uw_code_fact *fact;
 	int err;
 
-	if (uw_object_inside(object, lookup, exact, word)) {
+	if (uw_object_inside(object, lookup, exact, packed)) {
 		*stepper = UW_STEPPER_CFI;
-		*from = UW_WORD_INSIDE;
+		*from = UW_ORIGIN_INSIDE;
 		return 0;
 	}
 	fact = fact_of(facts, object, lookup, exact);
 	if (fact->known & UW_KNOWS_RULE) {
-		*word = fact->word;
+		*packed = fact->packed;
 		*stepper = fact->stepper;
-		*from = UW_WORD_STORED;
+		*from = UW_ORIGIN_STORED;
 		return fact->err;
 	}
-	*word = 0;
+	*packed = 0;
 	*stepper = UW_STEPPER_CFI;
-	err = uw_object_word_made(object, lookup, exact, word, stepper, rule, from);
-	set_rule(fact, err, *word, *stepper);
+	err = uw_object_packed_from(object, lookup, exact, packed, stepper, rule, from);
+	set_rule(fact, err, *packed, *stepper);
 	return err;
 }
 

@@ -26,7 +26,7 @@
 struct uw_code_fact {
 	uint64_t object;     /* the object's number; 0: the slot is empty */
 	uint64_t pc;	     /* vaddr: a return address or, if exact, where a thread was */
-	uint64_t word;	     /* RULE, without an error: the packed rule, see uw_object_word */
+	uint64_t packed;     /* RULE, without an error: the packed rule, see uw_object_packed */
 	struct uw_call call; /* CALL: the call that ends at pc */
 	int16_t err;	     /* RULE: 0, or why there is no rule */
 	bool exact;
@@ -51,12 +51,12 @@ struct uw_code_facts { /* all zero: empty */
 };
 
 /*
- * Look up a packed rule as uw_object_word_made does. A row of the table that surely covers lookup
+ * Look up a packed rule as uw_object_packed_from does. A row of the table that surely covers lookup
  * is as fast as the cache, and is used first.
  */
-int uw_facts_word(struct uw_code_facts *facts, struct uw_object *object, uint64_t lookup,
-		  bool exact, uint64_t *word, uint8_t *stepper, struct uw_rule *rule,
-		  enum uw_word_from *from);
+int uw_facts_packed(struct uw_code_facts *facts, struct uw_object *object, uint64_t lookup,
+		    bool exact, uint64_t *packed, uint8_t *stepper, struct uw_rule *rule,
+		    enum uw_rule_origin *from);
 
 /*
  * Look up a rule as uw_object_rule does. That there is none is cached; a rule is not, for few

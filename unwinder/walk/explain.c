@@ -136,7 +136,7 @@ static void step_by_rule(struct replay *r, struct uw_rule *rule, struct uw_step 
 	const struct uw_arch *arch = r->machine.arch;
 	struct uw_machine before = r->machine; /* the callee's registers; reads the same memory */
 	int got = uw_step_low(&r->machine, rule, &r->sp_low, &step->cfa);
-	bool fp_told = false;
+	bool fp_reported = false;
 
 	step->cfa_known = got >= 0 || step->cfa != 0;
 	step->cfa_expression = rule->cfa_size != 0;
@@ -152,13 +152,13 @@ static void step_by_rule(struct replay *r, struct uw_rule *rule, struct uw_step 
 	for (size_t i = 0; i < step->n_saves; i++) {
 		if (got == 1)
 			read_save(&r->machine.regs, &step->saves[i]);
-		fp_told |= step->saves[i].reg == arch->fp;
+		fp_reported |= step->saves[i].reg == arch->fp;
 	}
 	/*
 	 * A register that the rule does not mention is unchanged. Describe the frame pointer in
 	 * any case: readers expect it.
 	 */
-	if (got == 1 && !fp_told && step->n_saves < UW_REGS_MAX) {
+	if (got == 1 && !fp_reported && step->n_saves < UW_REGS_MAX) {
 		struct uw_save *save = &step->saves[step->n_saves++];
 
 		*save = (struct uw_save){ .reg = arch->fp, .place = UW_PLACE_SAME };
@@ -213,7 +213,7 @@ static const struct {
 	[UW_VERDICT_MISSING] = { "missing", "the memory there was not captured" },
 	[UW_VERDICT_NO_CODE] = { "no_code", "this is not an address of code" },
 	[UW_VERDICT_NO_CALL] = { "no_call", "no call instruction ends there" },
-	[UW_VERDICT_UNREAD] = { "unreadable", "the code before this address cannot be read" },
+	[UW_VERDICT_UNREADABLE] = { "unreadable", "the code before this address cannot be read" },
 	[UW_VERDICT_OTHER] = { "other", "the call that ends there calls other code" },
 	[UW_VERDICT_OFF] = { "off", "not switched on" },
 	[UW_VERDICT_NO_WORD] = { "no_word", "no word on the stack follows a call" },
@@ -247,7 +247,7 @@ static enum uw_verdict verdict_of(struct replay *r, uint64_t ra)
 		return UW_VERDICT_NO_CODE;
 	object = uw_space_resolve(r->space, mapping);
 	if (!object || uw_object_code(object, ra - mapping->bias, buffer, &code))
-		return UW_VERDICT_UNREAD;
+		return UW_VERDICT_UNREADABLE;
 	return r->machine.arch->after_call(&code).kind == UW_CALL_NONE ? UW_VERDICT_NO_CALL
 								       : UW_VERDICT_OTHER;
 }
@@ -306,7 +306,7 @@ static void try_fp(struct replay *r, const struct uw_frame *frame, struct uw_try
 		return;
 	}
 	try->verdict = (uint8_t)verdict_of(r, stripped(r, try->value));
-	if (try->verdict == UW_VERDICT_UNREAD || try->verdict == UW_VERDICT_OTHER)
+	if (try->verdict == UW_VERDICT_UNREADABLE || try->verdict == UW_VERDICT_OTHER)
 		try->verdict = UW_VERDICT_NOT_RISING;
 }
 

@@ -84,7 +84,7 @@ static uint64_t pop(struct stack *s)
 }
 
 /* Return the value that is depth entries below the top. */
-static uint64_t peek(struct stack *s, unsigned int depth)
+static uint64_t from_top(struct stack *s, unsigned int depth)
 {
 	if (depth >= s->n) {
 		s->err = -EBADMSG;
@@ -254,16 +254,16 @@ int uw_expr_run(struct uw_machine *machine, const uint8_t *expr, size_t size, co
 			push(&s, (uint64_t)uw_bytes_sleb(&b));
 			break;
 		case OP_DUP:
-			push(&s, peek(&s, 0));
+			push(&s, from_top(&s, 0));
 			break;
 		case OP_DROP:
 			(void)pop(&s);
 			break;
 		case OP_OVER:
-			push(&s, peek(&s, 1));
+			push(&s, from_top(&s, 1));
 			break;
 		case OP_PICK:
-			push(&s, peek(&s, uw_bytes_u8(&b)));
+			push(&s, from_top(&s, uw_bytes_u8(&b)));
 			break;
 		case OP_SWAP:
 			x = pop(&s);

@@ -35,8 +35,11 @@ static bool is_restorer(struct uw_walking *w, struct uw_object *object, uint64_t
 	       !uw_facts_rule(&w->worker->facts, object, ra - 1, false, &rule) && rule.signal;
 }
 
-/* Read the code below ra from its file; generated code and missing files give UW_WORTH_UNREAD. */
-enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
+/*
+ * Read the code below ra from its file; generated code and missing files give
+ * UW_EVIDENCE_UNREADABLE.
+ */
+enum uw_evidence uw_guess_evidence(struct uw_walking *w, uint64_t ra)
 {
 	struct uw_mapping *mapping = ra ? uw_walk_code(w, ra - 1) : NULL;
 	struct uw_object *object;
@@ -44,19 +47,19 @@ enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
 	uint64_t target;
 
 	if (!mapping)
-		return UW_WORTH_NOTHING;
+		return UW_EVIDENCE_NONE;
 	object = uw_space_resolve(w->space, mapping);
 	if (!object || uw_facts_call(&w->worker->facts, object, ra - mapping->bias, &call))
-		return UW_WORTH_UNREAD;
+		return UW_EVIDENCE_UNREADABLE;
 	if (call.kind == UW_CALL_NONE)
-		return is_restorer(w, object, ra - mapping->bias) ? UW_WORTH_DIRECT
-								  : UW_WORTH_NOTHING;
+		return is_restorer(w, object, ra - mapping->bias) ? UW_EVIDENCE_DIRECT
+								  : UW_EVIDENCE_NONE;
 	if (call.kind == UW_CALL_INDIRECT)
-		return UW_WORTH_INDIRECT;
+		return UW_EVIDENCE_INDIRECT;
 	target = ra + (uint64_t)(int64_t)call.target;
 	if (target <= w->lookup && w->lookup - target < FUNCTION_MAX)
-		return UW_WORTH_DIRECT;
-	return UW_WORTH_ELSEWHERE;
+		return UW_EVIDENCE_DIRECT;
+	return UW_EVIDENCE_ELSEWHERE;
 }
 
 bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target)
@@ -88,7 +91,7 @@ static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
 	uint64_t room = w->mapping ? w->pc - w->mapping->start : 0;
 	uint8_t code[BUILT_MAX];
 
-	if (!object || guess->worth == UW_WORTH_NOTHING || w->pc % 4 != 0)
+	if (!object || guess->evidence == UW_EVIDENCE_NONE || w->pc % 4 != 0)
 		return;
 	room = room < BUILT_MAX ? room & ~(uint64_t)3 : BUILT_MAX;
 	/* The segment may begin further up than its mapping: read less. */
@@ -99,7 +102,8 @@ static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
 		guess->sure = true;
 		break;
 	case UW_BUILT_FRAME:
-		guess->worth = UW_WORTH_ELSEWHERE; /* used only if nothing else finds a caller */
+		guess->evidence =
+			UW_EVIDENCE_ELSEWHERE; /* used only if nothing else finds a caller */
 		break;
 	default:
 		break;
@@ -119,15 +123,15 @@ void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess)
 		if (uw_machine_reg(&w->machine, arch->lr, &guess->ra))
 			return;
 		guess->ra = uw_walk_stripped(w, guess->ra);
-		guess->worth = uw_guess_worth(w, guess->ra);
+		guess->evidence = uw_guess_evidence(w, guess->ra);
 		weigh_link(w, guess);
 		return;
 	}
 	guess->sp = w->sp + 8;
 	if (uw_machine_read(&w->machine, w->sp, 8, &guess->ra))
-		uw_walk_note_missing(w);
+		uw_walk_record_missing(w);
 	else
-		guess->worth = uw_guess_worth(w, guess->ra);
+		guess->evidence = uw_guess_evidence(w, guess->ra);
 }
 
 /* ---- frame pointers ---------------------------------------------------------------------- */
@@ -136,9 +140,9 @@ bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	uint64_t fp, next, ra;
-	enum uw_worth worth;
+	enum uw_evidence evidence;
 
-	*guess = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	*guess = (struct uw_guess){ .evidence = UW_EVIDENCE_NONE };
 	if (uw_machine_reg(&w->machine, arch->fp, &fp))
 		return false;
 	/*
@@ -152,7 +156,7 @@ bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 		return false;
 	if (uw_machine_read(&w->machine, fp, 8, &next) ||
 	    uw_machine_read(&w->machine, fp + 8, 8, &ra)) {
-		uw_walk_note_missing(w);
+		uw_walk_record_missing(w);
 		return false;
 	}
 	ra = uw_walk_stripped(w, ra);
@@ -162,8 +166,8 @@ bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 	 */
 	if (ra == 0)
 		return next == 0 && !w->exact;
-	worth = uw_guess_link(uw_guess_worth(w, ra), fp, next, uw_walk_code(w, ra - 1));
-	*guess = (struct uw_guess){ .ra = ra, .sp = fp + 16, .fp = next, .worth = worth };
+	evidence = uw_guess_link(uw_guess_evidence(w, ra), fp, next, uw_walk_code(w, ra - 1));
+	*guess = (struct uw_guess){ .ra = ra, .sp = fp + 16, .fp = next, .evidence = evidence };
 	return false;
 }
 
@@ -177,29 +181,29 @@ void uw_guess_scan(struct uw_walking *w, struct uw_guess *guess)
 {
 	uint64_t sp = (w->sp + 7) & ~(uint64_t)7;
 
-	*guess = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	*guess = (struct uw_guess){ .evidence = UW_EVIDENCE_NONE };
 	for (unsigned int i = 0; i < SCAN_WORDS; i++) {
 		uint64_t addr = sp + 8 * (uint64_t)i, ra;
-		enum uw_worth worth;
+		enum uw_evidence evidence;
 
 		if (addr < w->sp)
 			return; /* the address wrapped around */
 		if (uw_machine_read(&w->machine, addr, 8, &ra)) {
-			if (guess->worth == UW_WORTH_NOTHING)
-				uw_walk_note_missing(w);
+			if (guess->evidence == UW_EVIDENCE_NONE)
+				uw_walk_record_missing(w);
 			return;
 		}
 		ra = uw_walk_stripped(w, ra);
-		worth = uw_guess_worth(w, ra);
+		evidence = uw_guess_evidence(w, ra);
 		/*
 		 * A pointer into generated code may be anything: its code cannot be read to
 		 * check for a call.
 		 */
-		if (worth == UW_WORTH_UNREAD || worth <= guess->worth)
+		if (evidence == UW_EVIDENCE_UNREADABLE || evidence <= guess->evidence)
 			continue;
-		*guess = (struct uw_guess){ .ra = ra, .sp = addr + 8, .worth = worth };
+		*guess = (struct uw_guess){ .ra = ra, .sp = addr + 8, .evidence = evidence };
 		/* A call of other code is used only if no other word follows a call. */
-		if (worth > UW_WORTH_ELSEWHERE)
+		if (evidence > UW_EVIDENCE_ELSEWHERE)
 			return;
 	}
 }

@@ -2,7 +2,7 @@
  * unwinder/walk/guess.h: guesses the caller of code that has no rules.
  *
  * A word may be the pc's return address if the code below that address is a call. The more
- * surely that call leads to the code at the pc, the stronger is the evidence (enum uw_worth).
+ * surely that call leads to the code at the pc, the stronger is the evidence (enum uw_evidence).
  */
 #ifndef UNWINDER_WALK_GUESS_H
 #define UNWINDER_WALK_GUESS_H
@@ -19,12 +19,12 @@ struct uw_walking;
  * The evidence that a word is the return address of the code at the pc, from the weakest to the
  * strongest.
  */
-enum uw_worth {
-	UW_WORTH_NOTHING,   /* no code is there, or no call ends there */
-	UW_WORTH_ELSEWHERE, /* a call of other code, which returned or made a tail call */
-	UW_WORTH_UNREAD,    /* code that cannot be read: it is generated, or its file is missing */
-	UW_WORTH_INDIRECT,  /* a call through a register or memory, or of a PLT entry */
-	UW_WORTH_DIRECT,    /* a direct call of the code at the pc, or not far below the pc */
+enum uw_evidence {
+	UW_EVIDENCE_NONE,	/* no code is there, or no call ends there */
+	UW_EVIDENCE_ELSEWHERE,	/* a call of other code, which returned or made a tail call */
+	UW_EVIDENCE_UNREADABLE, /* code that cannot be read: generated, or its file is missing */
+	UW_EVIDENCE_INDIRECT,	/* a call through a register or memory, or of a PLT entry */
+	UW_EVIDENCE_DIRECT,	/* a direct call of the code at the pc, or not far below the pc */
 };
 
 /*
@@ -32,15 +32,15 @@ enum uw_worth {
  * (space, ra) only, and so does the fact that it is one of the others; these may be cached by
  * ra. To tell DIRECT, INDIRECT and ELSEWHERE apart, w->lookup is needed too.
  */
-enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra);
+enum uw_evidence uw_guess_evidence(struct uw_walking *w, uint64_t ra);
 
 /* Return whether the call that ends at ra is a direct one, and its target. */
 bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target);
 
-/* A guessed caller. worth says whether there is one. */
+/* A guessed caller. evidence says whether there is one. */
 struct uw_guess {
 	uint64_t ra, sp, fp;
-	enum uw_worth worth;
+	enum uw_evidence evidence;
 	bool sure; /* LEAF: the code proves that ra is in lr */
 };
 
@@ -58,23 +58,23 @@ static inline bool uw_guess_is_fp(uint64_t sp, uint64_t fp)
 
 /*
  * Return the evidence for the link at fp, considering the chain. The link holds next and a
- * return address whose own evidence is worth; the return address is not 0. code: it lies in
+ * return address whose own evidence is given; the return address is not 0. code: it lies in
  * executable memory.
  */
-static inline enum uw_worth uw_guess_link(enum uw_worth worth, uint64_t fp, uint64_t next,
-					  bool code)
+static inline enum uw_evidence uw_guess_link(enum uw_evidence evidence, uint64_t fp, uint64_t next,
+					     bool code)
 {
 	/*
 	 * The last link of a chain is accepted without a call before its return address: Go
 	 * lets goroutines return to the second byte of runtime.goexit, which no code has
 	 * called.
 	 */
-	if (worth == UW_WORTH_NOTHING && next == 0 && code)
-		return UW_WORTH_UNREAD;
+	if (evidence == UW_EVIDENCE_NONE && next == 0 && code)
+		return UW_EVIDENCE_UNREADABLE;
 	/* Generated code cannot be read; the chain itself must then be consistent. */
-	if (worth == UW_WORTH_UNREAD && next != 0 && (next <= fp || next % 8))
-		return UW_WORTH_NOTHING;
-	return worth;
+	if (evidence == UW_EVIDENCE_UNREADABLE && next != 0 && (next <= fp || next % 8))
+		return UW_EVIDENCE_NONE;
+	return evidence;
 }
 
 /*
@@ -82,10 +82,11 @@ static inline enum uw_worth uw_guess_link(enum uw_worth worth, uint64_t fp, uint
  * frame at the pc and not to an outer one, as the frame pointer does in functions that do not
  * touch it.
  */
-static inline enum uw_confidence uw_guess_confidence(enum uw_worth worth, bool own)
+static inline enum uw_confidence uw_guess_confidence(enum uw_evidence evidence, bool own)
 {
-	return own && worth != UW_WORTH_UNREAD && worth != UW_WORTH_NOTHING ? UW_CONFIDENCE_CHECKED
-									    : UW_CONFIDENCE_GUESS;
+	return own && evidence != UW_EVIDENCE_UNREADABLE && evidence != UW_EVIDENCE_NONE
+		       ? UW_CONFIDENCE_CHECKED
+		       : UW_CONFIDENCE_GUESS;
 }
 
 /*

@@ -21,164 +21,164 @@
  * of a deep stack) is seldom where it was. After FRUITLESS walks in a row that did not pay, such a
  * thread is walked plainly, and tried again after REST walks.
  */
-#define FRUITLESS	3
-#define REST		12
-#define WORTH(taken, n) ((taken) >= (n) / 4)
+#define FRUITLESS	   3
+#define REST		   12
+#define PAYS_OFF(taken, n) ((taken) >= (n) / 4)
 
-/* One thread's last walk. The three arrays are one block: frames, notes, users. */
-struct past {
+/* One thread's last walk. The three arrays are one block: frames, records, users. */
+struct last_walk {
 	uint64_t key;
-	struct past *next;	    /* next in the bucket */
-	struct past *newer, *older; /* list by last use */
+	struct last_walk *next;		 /* next in the bucket */
+	struct last_walk *newer, *older; /* list by last use */
 	uint64_t space, mask, code_mask;
 	enum uw_stop stop;
 	uint64_t stop_addr;
 	unsigned int fruitless; /* times in a row that comparing did not pay */
 	unsigned int rest;	/* walks left without comparing */
 	size_t n, room;
-	struct uw_frame *frames; /* outermost first, like notes and users */
-	struct uw_note *notes;
+	struct uw_frame *frames; /* outermost first, like records and users */
+	struct uw_record *records;
 	uint32_t *users;
 };
 
-struct uw_pasts {
+struct uw_history {
 	size_t max_bytes, bytes;
-	struct past *buckets[BUCKETS];
-	struct past *newest, *oldest;
-	struct uw_note *notes; /* of the walk under way */
+	struct last_walk *buckets[BUCKETS];
+	struct last_walk *newest, *oldest;
+	struct uw_record *records; /* of the walk under way */
 	size_t max_frames;
 	struct uw_walking walking;
 };
 
-#define FRAME_BYTES (sizeof(struct uw_frame) + sizeof(struct uw_note) + sizeof(uint32_t))
+#define FRAME_BYTES (sizeof(struct uw_frame) + sizeof(struct uw_record) + sizeof(uint32_t))
 
 /* Return what a history entry with room for so many frames takes. */
 static size_t bytes_of(size_t room)
 {
-	return sizeof(struct past) + room * FRAME_BYTES;
+	return sizeof(struct last_walk) + room * FRAME_BYTES;
 }
 
-int uw_pasts_new(size_t max_frames, size_t max_bytes, struct uw_pasts **out)
+int uw_history_new(size_t max_frames, size_t max_bytes, struct uw_history **out)
 {
-	struct uw_pasts *pasts = calloc(1, sizeof(*pasts));
+	struct uw_history *history = calloc(1, sizeof(*history));
 
-	if (pasts)
-		pasts->notes = calloc(max_frames ? max_frames : 1, sizeof(*pasts->notes));
-	if (!pasts || !pasts->notes) {
-		free(pasts);
+	if (history)
+		history->records = calloc(max_frames ? max_frames : 1, sizeof(*history->records));
+	if (!history || !history->records) {
+		free(history);
 		return -ENOMEM;
 	}
-	pasts->max_frames = max_frames;
-	pasts->max_bytes = max_bytes;
-	*out = pasts;
+	history->max_frames = max_frames;
+	history->max_bytes = max_bytes;
+	*out = history;
 	return 0;
 }
 
-void uw_pasts_free(struct uw_pasts *pasts)
+void uw_history_free(struct uw_history *history)
 {
-	if (!pasts)
+	if (!history)
 		return;
-	uw_pasts_forget(pasts);
-	free(pasts->notes);
-	free(pasts);
+	uw_history_forget(history);
+	free(history->records);
+	free(history);
 }
 
 /* ---- threads, by last use ------------------------------------------------------------- */
 
 /* Return the link to the thread's entry, or the link where a new one goes. */
-static struct past **place_of(struct uw_pasts *pasts, uint64_t key)
+static struct last_walk **place_of(struct uw_history *history, uint64_t key)
 {
-	struct past **at = &pasts->buckets[(key * 0x9e3779b97f4a7c15u >> 32) % BUCKETS];
+	struct last_walk **at = &history->buckets[(key * 0x9e3779b97f4a7c15u >> 32) % BUCKETS];
 
 	while (*at && (*at)->key != key)
 		at = &(*at)->next;
 	return at;
 }
 
-static void unlink_past(struct uw_pasts *pasts, struct past *past)
+static void unlink_walk(struct uw_history *history, struct last_walk *last)
 {
-	*(past->newer ? &past->newer->older : &pasts->newest) = past->older;
-	*(past->older ? &past->older->newer : &pasts->oldest) = past->newer;
+	*(last->newer ? &last->newer->older : &history->newest) = last->older;
+	*(last->older ? &last->older->newer : &history->oldest) = last->newer;
 }
 
 /* Insert an entry, which is in no list, as the newest. */
-static void make_newest(struct uw_pasts *pasts, struct past *past)
+static void make_newest(struct uw_history *history, struct last_walk *last)
 {
-	past->newer = NULL;
-	past->older = pasts->newest;
-	*(pasts->newest ? &pasts->newest->newer : &pasts->oldest) = past;
-	pasts->newest = past;
+	last->newer = NULL;
+	last->older = history->newest;
+	*(history->newest ? &history->newest->newer : &history->oldest) = last;
+	history->newest = last;
 }
 
 /* Free an entry. */
-static void drop(struct uw_pasts *pasts, struct past *past)
+static void drop(struct uw_history *history, struct last_walk *last)
 {
-	*place_of(pasts, past->key) = past->next;
-	unlink_past(pasts, past);
-	pasts->bytes -= bytes_of(past->room);
-	free(past->frames);
-	free(past);
+	*place_of(history, last->key) = last->next;
+	unlink_walk(history, last);
+	history->bytes -= bytes_of(last->room);
+	free(last->frames);
+	free(last);
 }
 
-void uw_pasts_forget(struct uw_pasts *pasts)
+void uw_history_forget(struct uw_history *history)
 {
-	while (pasts->oldest)
-		drop(pasts, pasts->oldest);
+	while (history->oldest)
+		drop(history, history->oldest);
 }
 
 /* Return the thread's entry as the newest, a new one if there is none. NULL: no memory. */
-static struct past *find(struct uw_pasts *pasts, uint64_t key)
+static struct last_walk *find(struct uw_history *history, uint64_t key)
 {
-	struct past **at = place_of(pasts, key), *past = *at;
+	struct last_walk **at = place_of(history, key), *last = *at;
 
-	if (past) {
-		unlink_past(pasts, past);
+	if (last) {
+		unlink_walk(history, last);
 	} else {
-		past = calloc(1, sizeof(*past));
-		if (!past)
+		last = calloc(1, sizeof(*last));
+		if (!last)
 			return NULL;
-		past->key = key;
-		*at = past;
-		pasts->bytes += bytes_of(0);
+		last->key = key;
+		*at = last;
+		history->bytes += bytes_of(0);
 	}
-	make_newest(pasts, past);
-	return past;
+	make_newest(history, last);
+	return last;
 }
 
 /*
- * Make room for n frames, of which the first `kept` stay. The oldest entries of other threads are
+ * Make room for n frames, of which the first n_old stay. The oldest entries of other threads are
  * dropped to stay within max_bytes. False: there is no room.
  */
-static bool reserve(struct uw_pasts *pasts, struct past *past, size_t n, size_t kept)
+static bool reserve(struct uw_history *history, struct last_walk *last, size_t n, size_t n_old)
 {
-	size_t room = past->room ? past->room : 32;
+	size_t room = last->room ? last->room : 32;
 	struct uw_frame *frames;
-	struct uw_note *notes;
+	struct uw_record *records;
 	uint32_t *users;
 
-	if (n > past->room) {
+	if (n > last->room) {
 		while (room < n)
 			room += room / 2;
 		frames = malloc(room * FRAME_BYTES);
 		if (!frames)
 			return false;
-		notes = (struct uw_note *)(frames + room);
-		users = (uint32_t *)(notes + room);
-		if (kept) {
-			memcpy(frames, past->frames, kept * sizeof(*frames));
-			memcpy(notes, past->notes, kept * sizeof(*notes));
-			memcpy(users, past->users, kept * sizeof(*users));
+		records = (struct uw_record *)(frames + room);
+		users = (uint32_t *)(records + room);
+		if (n_old) {
+			memcpy(frames, last->frames, n_old * sizeof(*frames));
+			memcpy(records, last->records, n_old * sizeof(*records));
+			memcpy(users, last->users, n_old * sizeof(*users));
 		}
-		free(past->frames);
-		pasts->bytes += (room - past->room) * FRAME_BYTES;
-		past->frames = frames;
-		past->notes = notes;
-		past->users = users;
-		past->room = room;
+		free(last->frames);
+		history->bytes += (room - last->room) * FRAME_BYTES;
+		last->frames = frames;
+		last->records = records;
+		last->users = users;
+		last->room = room;
 	}
-	while (pasts->bytes > pasts->max_bytes && pasts->oldest != past)
-		drop(pasts, pasts->oldest);
-	return pasts->bytes <= pasts->max_bytes;
+	while (history->bytes > history->max_bytes && history->oldest != last)
+		drop(history, history->oldest);
+	return history->bytes <= history->max_bytes;
 }
 
 /* ---- comparing -------------------------------------------------------------------------- */
@@ -198,8 +198,8 @@ static struct uw_region around(const struct uw_thread *thread, uint64_t sp)
 }
 
 /* Read a captured word, first from near. False: it was not captured. */
-static inline bool read_word(const struct uw_thread *thread, const struct uw_region *near,
-			     uint64_t addr, uint64_t *out)
+static inline bool read_u64(const struct uw_thread *thread, const struct uw_region *near,
+			    uint64_t addr, uint64_t *out)
 {
 	uint64_t at = addr - near->addr;
 
@@ -210,41 +210,43 @@ static inline bool read_word(const struct uw_thread *thread, const struct uw_reg
 }
 
 /* Return whether the walk would end as the last one did if it came to its outermost frame. */
-static bool ends_alike(const struct past *past, const struct uw_thread *thread,
+static bool ends_alike(const struct last_walk *last, const struct uw_thread *thread,
 		       const struct uw_region *near)
 {
-	const struct uw_note *note = past->notes;
-	uint64_t word;
+	const struct uw_record *record = last->records;
+	uint64_t value;
 
-	if (note->flags & UW_NOTE_ROOT)
+	if (record->flags & UW_RECORD_ROOT)
 		return true;
 	/* A file's bytes at that address have not changed, because the space has not. */
-	if (note->flags & UW_NOTE_MISSING)
-		return !read_word(thread, near, note->ra_at, &word);
-	return past->stop == UW_STOP_GUESS_ENDED && read_word(thread, near, note->ra_at, &word) &&
-	       !(word & past->mask);
+	if (record->flags & UW_RECORD_MISSING)
+		return !read_u64(thread, near, record->ra_at, &value);
+	return last->stop == UW_STOP_GUESS_ENDED && read_u64(thread, near, record->ra_at, &value) &&
+	       !(value & last->mask);
 }
 
 /* Count the outermost frames for which all words that the last walk read are unchanged. */
-static size_t count_equal(const struct past *past, const struct uw_thread *thread)
+static size_t count_equal(const struct last_walk *last, const struct uw_thread *thread)
 {
 	struct uw_region near;
 	size_t i;
 
-	if (!past->n || !(past->notes->flags & UW_NOTE_HOT))
+	if (!last->n || !(last->records->flags & UW_RECORD_HOT))
 		return 0;
-	near = around(thread, past->frames->sp);
-	if (!ends_alike(past, thread, &near))
+	near = around(thread, last->frames->sp);
+	if (!ends_alike(last, thread, &near))
 		return 0;
-	for (i = 1; i < past->n; i++) {
-		const struct uw_note *note = &past->notes[i];
-		uint64_t word;
+	for (i = 1; i < last->n; i++) {
+		const struct uw_record *record = &last->records[i];
+		uint64_t value;
 
-		if (!(note->flags & UW_NOTE_HOT) || !read_word(thread, &near, note->ra_at, &word) ||
-		    (word & past->mask) != past->frames[i - 1].pc)
+		if (!(record->flags & UW_RECORD_HOT) ||
+		    !read_u64(thread, &near, record->ra_at, &value) ||
+		    (value & last->mask) != last->frames[i - 1].pc)
 			break;
-		if (note->flags & UW_NOTE_FP && (!read_word(thread, &near, note->fp_at, &word) ||
-						 word != past->notes[i - 1].fp))
+		if (record->flags & UW_RECORD_FP &&
+		    (!read_u64(thread, &near, record->fp_at, &value) ||
+		     value != last->records[i - 1].fp))
 			break;
 	}
 	return i;
@@ -253,70 +255,71 @@ static size_t count_equal(const struct past *past, const struct uw_thread *threa
 /* ---- walking ---------------------------------------------------------------------------- */
 
 /* Walk without the history. */
-static void walk_plain(struct uw_worker *worker, const struct uw_job *job, struct uw_again *out)
+static void walk_plain(struct uw_worker *worker, const struct uw_job *job,
+		       struct uw_incremental *out)
 {
 	uw_walk(job->space, worker, job->thread, job->stack);
-	*out = (struct uw_again){ .n_taken = 0 };
+	*out = (struct uw_incremental){ .n_taken = 0 };
 }
 
-void uw_walk_again(struct uw_pasts *pasts, uint64_t key, struct uw_worker *worker,
-		   const struct uw_job *job, struct uw_again *out)
+void uw_walk_incremental(struct uw_history *history, uint64_t key, struct uw_worker *worker,
+			 const struct uw_job *job, struct uw_incremental *out)
 {
 	struct uw_stack *stack = job->stack;
-	struct uw_walking *w = &pasts->walking;
-	struct past *past = NULL;
+	struct uw_walking *w = &history->walking;
+	struct last_walk *last = NULL;
 	uint64_t space = uw_space_id(job->space);
 	size_t taken = 0, compared, n;
 
-	if (job->thread->read == uw_memory_read && stack->max_frames <= pasts->max_frames)
-		past = find(pasts, key);
-	if (!past) {
+	if (job->thread->read == uw_memory_read && stack->max_frames <= history->max_frames)
+		last = find(history, key);
+	if (!last) {
 		walk_plain(worker, job, out);
 		return;
 	}
-	if (past->space != space || past->code_mask != job->thread->code_mask)
-		past->n = 0;
-	if (past->rest) {
-		past->rest--;
-		past->n = 0;
+	if (last->space != space || last->code_mask != job->thread->code_mask)
+		last->n = 0;
+	if (last->rest) {
+		last->rest--;
+		last->n = 0;
 		walk_plain(worker, job, out);
 		return;
 	}
-	compared = past->n;
-	w->notes = pasts->notes;
-	w->join = (struct uw_join){ .frames = past->frames,
-				    .notes = past->notes,
-				    .n = count_equal(past, job->thread) };
-	w->join.sp = w->join.n ? past->frames[w->join.n - 1].sp : UINT64_MAX;
-	if (uw_walk_noting(w, worker, job)) {
-		taken = w->join.n;
-		stack->stop = past->stop;
-		stack->stop_addr = past->stop_addr;
+	compared = last->n;
+	w->records = history->records;
+	w->reuse = (struct uw_reuse){ .frames = last->frames,
+				      .records = last->records,
+				      .n = count_equal(last, job->thread) };
+	w->reuse.sp = w->reuse.n ? last->frames[w->reuse.n - 1].sp : UINT64_MAX;
+	if (uw_walk_recording(w, worker, job)) {
+		taken = w->reuse.n;
+		stack->stop = last->stop;
+		stack->stop_addr = last->stop_addr;
 	}
 	n = taken + stack->n_frames;
-	if (!reserve(pasts, past, n, taken)) {
-		drop(pasts, past);
+	if (!reserve(history, last, n, taken)) {
+		drop(history, last);
 		walk_plain(worker, job, out);
 		return;
 	}
 	/* This walk came to the frame in another way than the last one. */
 	if (taken)
-		memcpy(&past->frames[taken - 1].stepper, &w->join.how, sizeof(w->join.how));
+		memcpy(&last->frames[taken - 1].stepper, &w->reuse.how, sizeof(w->reuse.how));
 	for (size_t i = 0; i < stack->n_frames; i++) {
-		past->frames[n - 1 - i] = stack->frames[i];
-		past->notes[n - 1 - i] = pasts->notes[i];
+		last->frames[n - 1 - i] = stack->frames[i];
+		last->records[n - 1 - i] = history->records[i];
 	}
 	if (compared)
-		past->fruitless = WORTH(taken, n) ? 0 : past->fruitless + 1;
-	if (compared && past->fruitless >= FRUITLESS)
-		past->rest = REST;
-	past->n = n;
-	past->space = space;
-	past->mask = w->mask;
-	past->code_mask = job->thread->code_mask;
-	past->stop = stack->stop;
-	past->stop_addr = stack->stop_addr;
-	*out = (struct uw_again){
-		.n_taken = taken, .n = n, .frames = past->frames, .users = past->users
+		last->fruitless = PAYS_OFF(taken, n) ? 0 : last->fruitless + 1;
+	if (compared && last->fruitless >= FRUITLESS)
+		last->rest = REST;
+	last->n = n;
+	last->space = space;
+	last->mask = w->mask;
+	last->code_mask = job->thread->code_mask;
+	last->stop = stack->stop;
+	last->stop_addr = stack->stop_addr;
+	*out = (struct uw_incremental){
+		.n_taken = taken, .n = n, .frames = last->frames, .users = last->users
 	};
 }

@@ -26,7 +26,7 @@
 
 /*
  * What a frame's step does. The two low bits are flags: KIND_FP and KIND_SAVED_FP, or KIND_FP
- * and KIND_KEPT with KIND_CHAIN. KIND_ASK has no flags.
+ * and KIND_SETS_FP with KIND_CHAIN. KIND_ASK has no flags.
  */
 enum {
 	KIND_FP = 1,	   /* the CFA is computed from fp instead of sp */
@@ -35,7 +35,7 @@ enum {
 	KIND_ROOT = 4,	   /* undefined return address */
 	KIND_LINK = 8,	   /* interrupted with the return address in lr */
 	KIND_CHAIN = 12,   /* no rule, and not interrupted: try the frame pointer */
-	KIND_KEPT = 2,	   /* with KIND_CHAIN: the code sets up the frame pointer */
+	KIND_SETS_FP = 2,  /* with KIND_CHAIN: the code sets up the frame pointer */
 	KIND_ASK = 16,	   /* another part of the walk must step from this frame */
 };
 
@@ -66,27 +66,27 @@ static struct uw_near near_sp(const struct uw_thread *thread, uint64_t sp)
  * Read a word outside the captured bytes around sp, in the slow way. Return whether it can be
  * read.
  */
-static __attribute__((noinline)) bool far_word(struct uw_walking *w, uint64_t addr, uint64_t *out)
+static __attribute__((noinline)) bool far_u64(struct uw_walking *w, uint64_t addr, uint64_t *out)
 {
 	return !uw_machine_read(&w->machine, addr, 8, out);
 }
 
 /* Read a word of the captured bytes around sp. The caller has checked the bounds. */
-static inline uint64_t near_word(const struct uw_near *near, uint64_t addr)
+static inline uint64_t near_u64(const struct uw_near *near, uint64_t addr)
 {
-	uint64_t word;
+	uint64_t value;
 
-	memcpy(&word, near->bytes + (addr - near->addr), 8);
-	return word;
+	memcpy(&value, near->bytes + (addr - near->addr), 8);
+	return value;
 }
 
 /* Read a word: from the captured bytes around sp if it is there. Return whether it can be read. */
-static inline bool read_word(struct uw_walking *w, const struct uw_near *near, uint64_t addr,
-			     uint64_t *out)
+static inline bool read_u64(struct uw_walking *w, const struct uw_near *near, uint64_t addr,
+			    uint64_t *out)
 {
 	if (UNLIKELY(addr - near->addr >= near->room))
-		return far_word(w, addr, out);
-	*out = near_word(near, addr);
+		return far_u64(w, addr, out);
+	*out = near_u64(near, addr);
 	return true;
 }
 
@@ -132,24 +132,24 @@ static inline size_t index_of(uint64_t key)
  * Convert a packed rule to the effect of the frame's step. Leave the slot as KIND_ASK if the
  * fast loop cannot execute the rule.
  */
-static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot *slot)
+static void expand(const struct uw_arch *arch, uint64_t packed, struct uw_hot_slot *slot)
 {
 	uint64_t pc = slot->key & EXACT ? slot->key : slot->key + 1;
-	int16_t fp = uw_word_fp(word), ra = uw_word_ra(word);
+	int16_t fp = uw_packed_fp(packed), ra = uw_packed_ra(packed);
 	uint8_t kind = 0;
 
-	if (word & (TABLE_RULE_SIGNAL | TABLE_RULE_BASED))
+	if (packed & (TABLE_RULE_SIGNAL | TABLE_RULE_BASED))
 		return;
-	slot->cfa = (int32_t)uw_word_cfa(word);
-	switch (uw_word_kind(word)) {
+	slot->cfa = (int32_t)uw_packed_cfa(packed);
+	switch (uw_packed_kind(packed)) {
 	case TABLE_FP:
 		kind = KIND_FP;
 		break;
 	case TABLE_PLT:
-		if (uw_word_plt_shift(word) > PLT_SHIFT_MAX)
+		if (uw_packed_plt_shift(packed) > PLT_SHIFT_MAX)
 			return;
-		if ((pc & uw_word_plt_mask(word)) >= uw_word_plt_least(word))
-			slot->cfa += 1 << uw_word_plt_shift(word);
+		if ((pc & uw_packed_plt_mask(packed)) >= uw_packed_plt_least(packed))
+			slot->cfa += 1 << uw_packed_plt_shift(packed);
 		fp = TABLE_SAME;
 		/* fall through */
 	case TABLE_SP:
@@ -159,7 +159,7 @@ static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot
 	default:
 		return;
 	}
-	slot->saved = word & TABLE_RULE_SAVED;
+	slot->saved = packed & TABLE_RULE_SAVED;
 	slot->ra = slot->fp = slot->cfa + ra * 8;
 	if (ra == TABLE_UNDEFINED) {
 		kind |= KIND_ROOT;
@@ -176,12 +176,12 @@ static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot
 
 /*
  * Make the slot a link of a frame pointer chain. The offsets let fetch() prefetch the frame
- * record; whether the record is followed is decided when it is read. kept: the code sets up the
+ * record; whether the record is followed is decided when it is read. sets_fp: the code sets up the
  * frame pointer.
  */
-static void follow_chain(struct uw_hot_slot *slot, bool kept)
+static void follow_chain(struct uw_hot_slot *slot, bool sets_fp)
 {
-	slot->kind = KIND_CHAIN | KIND_FP | (kept ? KIND_KEPT : 0);
+	slot->kind = KIND_CHAIN | KIND_FP | (sets_fp ? KIND_SETS_FP : 0);
 	slot->caller = 0;
 	slot->ra = 8;
 }
@@ -205,8 +205,8 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	bool exact = key & EXACT;
 	struct uw_object *object;
 	struct uw_rule rule;
-	uint64_t word;
-	enum uw_word_from from = UW_WORD_STORED;
+	uint64_t packed;
+	enum uw_rule_origin from = UW_ORIGIN_STORED;
 	int err;
 
 	if (!mapping)
@@ -215,8 +215,8 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	*slot = (struct uw_hot_slot){
 		.key = key, .kind = KIND_ASK, .stepper = UW_STEPPER_CFI, .mapping = mapping
 	};
-	err = object ? uw_facts_word(&w->worker->facts, object, lookup - mapping->bias, exact,
-				     &word, &slot->stepper, &rule, &from)
+	err = object ? uw_facts_packed(&w->worker->facts, object, lookup - mapping->bias, exact,
+				       &packed, &slot->stepper, &rule, &from)
 		     : -ENOENT;
 	/*
 	 * The return address may have been stored by hand (makecontext): then it begins a
@@ -224,7 +224,7 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	 * the return address itself, no procedure begins there.
 	 */
 	if (object && !exact &&
-	    !(from == UW_WORD_MADE && !err && goes_on(&rule, lookup - mapping->bias)) &&
+	    !(from == UW_ORIGIN_MADE && !err && goes_on(&rule, lookup - mapping->bias)) &&
 	    uw_facts_begins(&w->worker->facts, object, lookup + 1 - mapping->bias)) {
 		slot->stepper = UW_STEPPER_CFI;
 		return true;
@@ -234,14 +234,14 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	 * registers tell. Most addresses are inside a row that continues, so their code need
 	 * not be read.
 	 */
-	if (object && exact && (from != UW_WORD_INSIDE || arch->lr != arch->pc) &&
+	if (object && exact && (from != UW_ORIGIN_INSIDE || arch->lr != arch->pc) &&
 	    uw_facts_child(&w->worker->facts, object, lookup - mapping->bias))
 		return true;
 	/* Use the rule only if no stepper with a higher priority must be asked first. */
 	if (!err &&
 	    !uw_stepper_before(steppers, lookup,
 			       slot->stepper == UW_STEPPER_PLT ? UW_PRIORITY_PLT : UW_PRIORITY_CFI))
-		expand(arch, word, slot);
+		expand(arch, packed, slot);
 	else if (err == -ENOENT && !exact && !uw_space_is_dynamic(w->space, lookup) &&
 		 !uw_stepper_before(steppers, lookup, UW_PRIORITY_FP) &&
 		 !uw_stepper_trampoline(w->space, &w->machine, lookup + 1, false, &rule)) {
@@ -280,7 +280,7 @@ static void read_saved(struct uw_walking *w, const struct uw_frame *frame,
 		    r->reg >= arch->n_regs || addr < frame->sp)
 			continue;
 		regs->known &= ~bit;
-		if (read_word(w, &near, addr, &value)) {
+		if (read_u64(w, &near, addr, &value)) {
 			regs->value[r->reg] = value;
 			regs->known |= bit;
 		}
@@ -315,7 +315,7 @@ enum outcome {
 	ON,    /* the run has moved to the caller's frame */
 	ASIDE, /* the run has not moved: another part of the walk must step from the frame */
 	STOP,  /* the frame is in out, and the walk ends for the reason run->stop */
-	JOIN,  /* the run has not moved: an earlier walk has the same frames from here on */
+	REUSE, /* the run has not moved: an earlier walk has the same frames from here on */
 };
 
 /*
@@ -331,17 +331,17 @@ static inline uint64_t chain_low(const struct uw_arch *arch)
  * Return the evidence that ra is the caller's return address, where ra and next were read at
  * the frame pointer fp. Cache it in the slot of ra - 1.
  */
-static inline enum uw_worth link_worth(struct uw_walking *w, uint64_t ra, uint64_t fp,
-				       uint64_t next)
+static inline enum uw_evidence link_evidence(struct uw_walking *w, uint64_t ra, uint64_t fp,
+					     uint64_t next)
 {
 	uint64_t lookup = ra - 1, key = lookup | w->tag | chain_low(w->machine.arch);
 	struct uw_hot_slot *slot = &w->worker->hot.slots[index_of(key)];
 
 	if (lookup >> ADDRESS_BITS || (slot->key != key && !fill(w, lookup, key)))
-		return UW_WORTH_NOTHING;
-	if (!slot->worth)
-		slot->worth = (uint8_t)(1 + uw_guess_worth(w, ra));
-	return uw_guess_link((enum uw_worth)(slot->worth - 1), fp, next, true);
+		return UW_EVIDENCE_NONE;
+	if (!slot->evidence)
+		slot->evidence = (uint8_t)(1 + uw_guess_evidence(w, ra));
+	return uw_guess_link((enum uw_evidence)(slot->evidence - 1), fp, next, true);
 }
 
 /*
@@ -357,7 +357,7 @@ static bool calls(struct uw_walking *w, struct uw_hot_slot *slot, uint64_t key, 
 	if (slot->key == key && off == (uint64_t)(int64_t)slot->caller)
 		return true;
 	w->lookup = lookup;
-	if (uw_guess_worth(w, ra) != UW_WORTH_DIRECT)
+	if (uw_guess_evidence(w, ra) != UW_EVIDENCE_DIRECT)
 		return false;
 	if (slot->key == key && off == (uint64_t)(int64_t)(int32_t)off)
 		slot->caller = (int32_t)off;
@@ -374,17 +374,18 @@ static __attribute__((noinline)) uint32_t follow(struct uw_walking *w, uint64_t 
 						 uint64_t next)
 {
 	struct uw_hot_slot *slot = &w->worker->hot.slots[index_of(lookup | above)];
-	bool own = slot->kind & KIND_KEPT, readable = slot->mapping->object;
-	enum uw_worth worth = link_worth(w, ra, fp, next);
+	bool own = slot->kind & KIND_SETS_FP, readable = slot->mapping->object;
+	enum uw_evidence evidence = link_evidence(w, ra, fp, next);
 
-	if (worth == UW_WORTH_NOTHING)
+	if (evidence == UW_EVIDENCE_NONE)
 		return 0;
-	if (!own && readable && (worth == UW_WORTH_DIRECT || worth == UW_WORTH_ELSEWHERE))
+	if (!own && readable &&
+	    (evidence == UW_EVIDENCE_DIRECT || evidence == UW_EVIDENCE_ELSEWHERE))
 		own = calls(w, slot, lookup | above, lookup, ra);
 	/* Other registers may have been saved anywhere, or not at all. */
 	uw_walk_take_regs(w);
 	w->machine.regs.known = 0;
-	return uw_run_how(UW_STEPPER_FP, (uint8_t)uw_guess_confidence(worth, own), false);
+	return uw_run_how(UW_STEPPER_FP, (uint8_t)uw_guess_confidence(evidence, own), false);
 }
 
 /*
@@ -397,8 +398,8 @@ static inline uint32_t chain(struct uw_walking *w, const struct uw_run *run, uin
 	const struct uw_near near = run->near;
 	uint64_t fp = run->fp, link, next;
 
-	if (!uw_guess_is_fp(run->sp, fp) || !read_word(w, &near, fp, &next) ||
-	    !read_word(w, &near, fp + 8, &link) || !(link & run->mask))
+	if (!uw_guess_is_fp(run->sp, fp) || !read_u64(w, &near, fp, &next) ||
+	    !read_u64(w, &near, fp + 8, &link) || !(link & run->mask))
 		return 0;
 	*ra = link;
 	*caller_fp = next;
@@ -406,71 +407,71 @@ static inline uint32_t chain(struct uw_walking *w, const struct uw_run *run, uin
 }
 
 /*
- * Read a word outside the captured bytes around sp. far_word gets the address of a local
+ * Read a word outside the captured bytes around sp. far_u64 gets the address of a local
  * variable only, so that the caller's variable can stay in a register.
  */
 static inline bool far_copy(struct uw_walking *w, uint64_t addr, uint64_t *out)
 {
-	uint64_t word;
-	bool there = far_word(w, addr, &word);
+	uint64_t value;
+	bool there = far_u64(w, addr, &value);
 
 	if (there)
-		*out = word;
+		*out = value;
 	return there;
 }
 
 /*
- * Return whether the run is at a frame of the walk to be joined, in the same state. room: how
+ * Return whether the run is at a frame of the walk to be reused, in the same state. room: how
  * many more frames fit. The run's values are passed one by one, so that it can stay in
  * registers.
  */
-static __attribute__((noinline)) bool joins(struct uw_walking *w, uint64_t pc, uint64_t sp,
-					    uint64_t fp, bool low, size_t room)
+static __attribute__((noinline)) bool can_reuse(struct uw_walking *w, uint64_t pc, uint64_t sp,
+						uint64_t fp, bool low, size_t room)
 {
-	struct uw_join *join = &w->join;
+	struct uw_reuse *reuse = &w->reuse;
 	const struct uw_frame *frame;
-	const struct uw_note *note;
+	const struct uw_record *record;
 
-	while (join->n && join->frames[join->n - 1].sp < sp)
-		join->n--;
-	/* With more frames than fit, the joined stack would not be complete. */
-	if (!join->n || join->n > room) {
-		join->sp = UINT64_MAX;
+	while (reuse->n && reuse->frames[reuse->n - 1].sp < sp)
+		reuse->n--;
+	/* With more frames than fit, the whole stack would not be complete. */
+	if (!reuse->n || reuse->n > room) {
+		reuse->sp = UINT64_MAX;
 		return false;
 	}
-	frame = &join->frames[join->n - 1];
-	note = &join->notes[join->n - 1];
-	join->sp = frame->sp;
-	return sp == frame->sp && pc == frame->pc && fp == note->fp && !frame->exact &&
-	       low == !!(note->flags & UW_NOTE_LOW);
+	frame = &reuse->frames[reuse->n - 1];
+	record = &reuse->records[reuse->n - 1];
+	reuse->sp = frame->sp;
+	return sp == frame->sp && pc == frame->pc && fp == record->fp && !frame->exact &&
+	       low == !!(record->flags & UW_RECORD_LOW);
 }
 
 /*
  * Record what the step from the frame at run->pc used. kind, ra_at and fp_at are those of
  * hot_frame.
  */
-static inline void take_note(struct uw_walking *w, const struct uw_run *run, unsigned int kind,
-			     uint64_t ra_at, uint64_t fp_at)
+static inline void record_frame(struct uw_walking *w, const struct uw_run *run, unsigned int kind,
+				uint64_t ra_at, uint64_t fp_at)
 {
-	struct uw_note *note = &w->notes[run->frame - w->out->frames];
-	unsigned int flags = UW_NOTE_HOT;
+	struct uw_record *record = &w->records[run->frame - w->out->frames];
+	unsigned int flags = UW_RECORD_HOT;
 
 	if (kind < KIND_RARE) {
-		flags |= kind & KIND_SAVED_FP && fp_at >= run->sp ? UW_NOTE_FP : 0;
+		flags |= kind & KIND_SAVED_FP && fp_at >= run->sp ? UW_RECORD_FP : 0;
 	} else if ((kind & ~3u) == KIND_CHAIN) {
 		ra_at = run->fp + 8;
 		fp_at = run->fp;
-		flags |= UW_NOTE_FP;
+		flags |= UW_RECORD_FP;
 	} else if ((kind & ~3u) == KIND_ROOT) {
-		flags |= UW_NOTE_ROOT;
+		flags |= UW_RECORD_ROOT;
 	} else {
 		flags = 0;
 	}
 	if (run->above & SP_LOW)
-		flags |= UW_NOTE_LOW;
+		flags |= UW_RECORD_LOW;
 	if (run->stop == uw_stopping(UW_STOP_TRUNCATED))
-		flags |= UW_NOTE_MISSING;
-	*note = (struct uw_note){
+		flags |= UW_RECORD_MISSING;
+	*record = (struct uw_record){
 		.fp = run->fp, .ra_at = ra_at, .fp_at = fp_at, .flags = (uint8_t)flags
 	};
 }
@@ -478,13 +479,13 @@ static inline void take_note(struct uw_walking *w, const struct uw_run *run, uns
 /*
  * Add the frame at run->pc to out and move the run to its caller.
  *
- * Each word is read from the captured bytes or by far_word, and the CFA must lie above sp. All
+ * Each word is read from the captured bytes or by far_u64, and the CFA must lie above sp. All
  * other cases are left to the other parts of the walk, which also know what they mean. Choices
  * that vary from frame to frame without a pattern are made with masks, because a branch would
- * be mispredicted. noting must be a constant: see uw_hot_run_noting.
+ * be mispredicted. recording must be a constant: see uw_hot_run_recording.
  */
 static inline __attribute__((always_inline)) enum outcome
-hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool noting)
+hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool recording)
 {
 	uint64_t lookup = run->pc - run->back, key = lookup | run->above;
 	struct uw_hot_slot *slot = &hot->slots[index_of(key)];
@@ -499,11 +500,11 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 	/* This also rejects a return address of 0, whose lookup is 2^64 - 1. */
 	if (UNLIKELY(lookup >> ADDRESS_BITS) || UNLIKELY(frame == run->end))
 		return ASIDE;
-	if (noting && UNLIKELY(sp >= run->join_sp)) {
-		if (run->back &&
-		    joins(w, run->pc, sp, run->fp, run->above & SP_LOW, (size_t)(run->end - frame)))
-			return JOIN;
-		run->join_sp = w->join.sp;
+	if (recording && UNLIKELY(sp >= run->reuse_sp)) {
+		if (run->back && can_reuse(w, run->pc, sp, run->fp, run->above & SP_LOW,
+					   (size_t)(run->end - frame)))
+			return REUSE;
+		run->reuse_sp = w->reuse.sp;
 	}
 	if (UNLIKELY(slot->key != key) && !fill(w, lookup, key))
 		return ASIDE;
@@ -551,7 +552,7 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 		if (UNLIKELY(cfa <= sp))
 			return ASIDE;
 		if (LIKELY(at - run->near.addr < run->near.room))
-			ra = near_word(&run->near, at);
+			ra = near_u64(&run->near, at);
 		/*
 		 * The slot has been popped already (see step.c), or is not in the captured
 		 * bytes around sp.
@@ -560,12 +561,12 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 			if (kind & KIND_SAVED_FP && fp_at >= sp && !far_copy(w, fp_at, &caller_fp))
 				return ASIDE;
 		} else {
-			caller_fp ^= (near_word(&run->near, fp_at) ^ caller_fp) &
+			caller_fp ^= (near_u64(&run->near, fp_at) ^ caller_fp) &
 				     -(uint64_t)(kind >> 1 & 1);
 		}
 	}
-	if (noting)
-		take_note(w, run, kind, at, fp_at);
+	if (recording)
+		record_frame(w, run, kind, at, fp_at);
 	frame->pc = run->pc;
 	frame->lookup = lookup;
 	frame->cfa = cfa;
@@ -607,7 +608,7 @@ static inline void enter(struct uw_walking *w, struct uw_run *run)
 	run->end = regs->known >> arch->fp & 1 ? w->out->frames + w->out->max_frames : run->frame;
 	run->how = uw_run_how(w->stepper, w->confidence, w->exact);
 	run->stop = UW_GO_ON;
-	run->join_sp = UINT64_MAX;
+	run->reuse_sp = UINT64_MAX;
 }
 
 /*
@@ -662,24 +663,24 @@ int uw_hot_run(struct uw_walking *w)
 	return leave(w, &last, outcome);
 }
 
-int uw_hot_run_noting(struct uw_walking *w)
+int uw_hot_run_recording(struct uw_walking *w)
 {
 	struct uw_hot *hot = &w->worker->hot;
 	struct uw_run first, run, last;
 	enum outcome outcome;
 
 	enter(w, &first);
-	first.join_sp = w->join.sp;
+	first.reuse_sp = w->reuse.sp;
 	run = first;
 	do
 		outcome = hot_frame(w, hot, &run, true);
 	while (outcome == ON);
 	last = run;
-	if (outcome != JOIN)
+	if (outcome != REUSE)
 		return leave(w, &last, outcome);
 	w->out->n_frames = (size_t)(last.frame - w->out->frames);
-	w->join.how = last.how;
-	return UW_JOINED;
+	w->reuse.how = last.how;
+	return UW_REUSED;
 }
 
 /*

@@ -25,9 +25,9 @@ struct uw_hot_slot {
 		int32_t caller; /* CHAIN: offset from lookup to the address behind a call of it */
 	};
 	int32_t ra;
-	int32_t fp;    /* equal to ra if the caller's fp is not saved: any readable word */
-	uint8_t kind;  /* KIND_…, see hot.c */
-	uint8_t worth; /* of lookup + 1 as a return address: 1 + enum uw_worth; 0: unknown */
+	int32_t fp;	  /* equal to ra if the caller's fp is not saved: any readable word */
+	uint8_t kind;	  /* KIND_…, see hot.c */
+	uint8_t evidence; /* of lookup + 1 as a return address: 1 + enum uw_evidence; 0: unknown */
 	uint8_t stepper;
 	bool saved;		    /* registers other than fp are saved */
 	struct uw_mapping *mapping; /* valid while the space has its id */
@@ -67,11 +67,11 @@ bool uw_hot_full(const struct uw_hot *hot);
 int uw_hot_run(struct uw_walking *w);
 
 /*
- * Do the same and record in w->notes what each step used. Return UW_JOINED if the frame that
- * was reached is w->join.frames[w->join.n - 1] with the same state; w->join.how then says how
+ * Do the same and record in w->records what each step used. Return UW_REUSED if the frame that
+ * was reached is w->reuse.frames[w->reuse.n - 1] with the same state; w->reuse.how then says how
  * it was found (see history.h).
  */
-int uw_hot_run_noting(struct uw_walking *w);
+int uw_hot_run_recording(struct uw_walking *w);
 
 /*
  * Do the same for n walks, one frame of each in turn, beginning with lanes[*at]. Stop as soon

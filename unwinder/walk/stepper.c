@@ -78,7 +78,7 @@ static enum uw_answer step_by_rule_of(struct uw_asking *a, uint64_t bias)
 		return UW_ANSWER_STACK_BOTTOM;
 	if (got == -EFAULT) {
 		w->has_missing = false; /* the address that is missing is that of this read */
-		uw_walk_note_missing(w);
+		uw_walk_record_missing(w);
 	}
 	if (got != 1)
 		return fail(a, uw_step_stop(got));
@@ -243,7 +243,7 @@ static enum uw_answer take(struct uw_asking *a, enum uw_stepper stepper,
 		uw_hot_settle(w); /* all registers stay known */
 	uw_guess_take(w->machine.arch, (uint8_t)stepper, guess, &w->machine.regs, &w->sp_low);
 	a->found->stepper = (uint8_t)stepper;
-	a->found->confidence = (uint8_t)uw_guess_confidence(guess->worth, own);
+	a->found->confidence = (uint8_t)uw_guess_confidence(guess->evidence, own);
 	a->found->cfa = guess->sp;
 	return UW_ANSWER_SUCCESS;
 }
@@ -253,7 +253,7 @@ static bool is_sure(const struct uw_asking *a)
 {
 	const struct uw_arch *arch = a->w->machine.arch;
 
-	return a->leaf.sure || (a->leaf.worth == UW_WORTH_DIRECT && arch->lr == arch->pc);
+	return a->leaf.sure || (a->leaf.evidence == UW_EVIDENCE_DIRECT && arch->lr == arch->pc);
 }
 
 /* Make both guesses at once, because they are compared with each other. */
@@ -264,7 +264,7 @@ static void guess_both(struct uw_asking *a)
 	if (a->guessed)
 		return;
 	a->guessed = true;
-	a->leaf = a->fp = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	a->leaf = a->fp = (struct uw_guess){ .evidence = UW_EVIDENCE_NONE };
 	if (w->exact)
 		uw_guess_leaf(w, &a->leaf);
 	if (w->mapping && !is_sure(a))
@@ -287,16 +287,16 @@ static bool is_leaf(const struct uw_asking *a)
 	 * lr and the frame record have the same address: it has been stored, and no call was made
 	 * since.
 	 */
-	if (arch->lr != arch->pc && a->fp.worth != UW_WORTH_NOTHING && a->fp.ra == a->leaf.ra)
+	if (arch->lr != arch->pc && a->fp.evidence != UW_EVIDENCE_NONE && a->fp.ra == a->leaf.ra)
 		return false;
-	switch (a->leaf.worth) {
-	case UW_WORTH_DIRECT:
+	switch (a->leaf.evidence) {
+	case UW_EVIDENCE_DIRECT:
 		return true;
-	case UW_WORTH_INDIRECT:
-		return a->fp.worth != UW_WORTH_DIRECT;
-	case UW_WORTH_ELSEWHERE:
-		return !a->bottom && a->fp.worth == UW_WORTH_NOTHING;
-	case UW_WORTH_UNREAD:
+	case UW_EVIDENCE_INDIRECT:
+		return a->fp.evidence != UW_EVIDENCE_DIRECT;
+	case UW_EVIDENCE_ELSEWHERE:
+		return !a->bottom && a->fp.evidence == UW_EVIDENCE_NONE;
+	case UW_EVIDENCE_UNREADABLE:
 		/* the word at sp may be anything; lr has return addresses */
 		return arch->lr != arch->pc;
 	default:
@@ -335,8 +335,8 @@ static bool has_beginning(struct uw_asking *a)
 		if (cfa <= w->sp || cfa - w->sp > UW_STACK_MAX ||
 		    uw_machine_read(&w->machine, cfa - 8, 8, &ra))
 			continue;
-		switch (uw_guess_worth(w, ra)) {
-		case UW_WORTH_DIRECT:
+		switch (uw_guess_evidence(w, ra)) {
+		case UW_EVIDENCE_DIRECT:
 			/*
 			 * The call's target is where the function begins, which may be further
 			 * below: then try the next.
@@ -345,9 +345,9 @@ static bool has_beginning(struct uw_asking *a)
 			    target != a->rule.start + w->mapping->bias)
 				continue;
 			return a->begun = a->called = true;
-		case UW_WORTH_INDIRECT:
+		case UW_EVIDENCE_INDIRECT:
 			return a->begun = true;
-		case UW_WORTH_ELSEWHERE:
+		case UW_EVIDENCE_ELSEWHERE:
 			return a->begun = a->rule.cfa_off > 8;
 		default:
 			break;
@@ -357,7 +357,7 @@ static bool has_beginning(struct uw_asking *a)
 }
 
 /* Return whether the function's own pushes show its frame, or a call of its very beginning does. */
-static bool is_told(struct uw_asking *a)
+static bool has_own_frame(struct uw_asking *a)
 {
 	return has_beginning(a) && (a->called || a->rule.cfa_off > 8);
 }
@@ -378,13 +378,13 @@ enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *objec
 static enum uw_answer by_leaf(struct uw_asking *a)
 {
 	guess_both(a);
-	if ((a->leaf.worth == UW_WORTH_ELSEWHERE && has_beginning(a)) ||
-	    (a->leaf.worth == UW_WORTH_INDIRECT && is_told(a)))
+	if ((a->leaf.evidence == UW_EVIDENCE_ELSEWHERE && has_beginning(a)) ||
+	    (a->leaf.evidence == UW_EVIDENCE_INDIRECT && has_own_frame(a)))
 		return UW_ANSWER_NOT_ME;
 	/* After a call to an unmapped address there is nothing else to use. */
-	if (a->w->mapping ? !is_leaf(a) : a->leaf.worth == UW_WORTH_NOTHING)
+	if (a->w->mapping ? !is_leaf(a) : a->leaf.evidence == UW_EVIDENCE_NONE)
 		return UW_ANSWER_NOT_ME;
-	return take(a, UW_STEPPER_LEAF, &a->leaf, a->leaf.worth != UW_WORTH_ELSEWHERE);
+	return take(a, UW_STEPPER_LEAF, &a->leaf, a->leaf.evidence != UW_EVIDENCE_ELSEWHERE);
 }
 
 /*
@@ -397,18 +397,18 @@ static enum uw_answer by_fp(struct uw_asking *a)
 	enum uw_keeping keeping;
 
 	guess_both(a);
-	if (a->fp.worth == UW_WORTH_NOTHING)
+	if (a->fp.evidence == UW_EVIDENCE_NONE)
 		return UW_ANSWER_NOT_ME;
 	keeping = uw_stepper_keeping(w, w->mapping->object, w->pc - w->mapping->bias, w->exact);
 	/*
 	 * The register may still be that of a frame further out, if this function does not use it.
 	 */
-	if (keeping == UW_KEEPING_NOT && is_told(a) &&
-	    (a->called || a->fp.worth != UW_WORTH_DIRECT))
+	if (keeping == UW_KEEPING_NOT && has_own_frame(a) &&
+	    (a->called || a->fp.evidence != UW_EVIDENCE_DIRECT))
 		return UW_ANSWER_NOT_ME;
 	return take(a, UW_STEPPER_FP, &a->fp,
 		    keeping == UW_KEEPING_FP ||
-			    (w->mapping->object && a->fp.worth == UW_WORTH_DIRECT));
+			    (w->mapping->object && a->fp.evidence == UW_EVIDENCE_DIRECT));
 }
 
 /* Apply the rule that follows from how the function begins. */
@@ -432,7 +432,7 @@ static enum uw_answer by_scan(struct uw_asking *a)
 	if (!a->w->mapping)
 		return UW_ANSWER_NOT_ME;
 	uw_guess_scan(a->w, &guess);
-	if (guess.worth == UW_WORTH_NOTHING)
+	if (guess.evidence == UW_EVIDENCE_NONE)
 		return UW_ANSWER_NOT_ME;
 	(void)take(a, UW_STEPPER_SCAN, &guess, false);
 	/* some call precedes the word, but perhaps not this frame's */

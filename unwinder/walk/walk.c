@@ -85,7 +85,7 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 	return uw_space_read(w->space, mapping_at(w, addr), addr, out, size);
 }
 
-void uw_walk_note_missing(struct uw_walking *w)
+void uw_walk_record_missing(struct uw_walking *w)
 {
 	if (!w->has_missing)
 		w->missing = w->machine.missing;
@@ -262,7 +262,7 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 	end(&w, out, stop);
 }
 
-bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct uw_job *job)
+bool uw_walk_recording(struct uw_walking *w, struct uw_worker *worker, const struct uw_job *job)
 {
 	struct uw_stack *out = job->stack;
 	int stop = uw_walk_begin(w, job->space, worker, job->thread, out);
@@ -270,16 +270,16 @@ bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct
 	while (stop == UW_GO_ON) {
 		size_t n;
 
-		stop = uw_hot_run_noting(w);
+		stop = uw_hot_run_recording(w);
 		if (stop != UW_GO_ON)
 			break;
 		n = out->n_frames;
 		stop = walk_frame(w);
 		/* What this step depends on is not recorded. */
 		if (out->n_frames > n)
-			w->notes[n].flags = 0;
+			w->records[n].flags = 0;
 	}
-	if (stop == UW_JOINED)
+	if (stop == UW_REUSED)
 		return true;
 	end(w, out, stop);
 	return false;

@@ -51,7 +51,7 @@ struct uw_run {
 	int stop;
 	/* how the frame at pc was found, as the last members of struct uw_frame */
 	uint32_t how;
-	uint64_t join_sp; /* with notes: no frame of the walk to join has an sp below this */
+	uint64_t reuse_sp; /* with records: no frame that may be reused has an sp below this */
 };
 
 /* Return the last four members of struct uw_frame as one word, with signal false. */
@@ -99,14 +99,14 @@ struct uw_walking {
 	bool has_missing;
 	struct uw_cycle cycle;
 	struct uw_run run; /* for uw_hot_turns */
-	/* For uw_walk_noting: */
-	struct uw_note *notes; /* as many as out->frames, one for each */
-	struct uw_join join;
+	/* For uw_walk_recording: */
+	struct uw_record *records; /* as many as out->frames, one for each */
+	struct uw_reuse reuse;
 };
 
 /* What ends a walk's step: an enum uw_stop as a negative number. */
 #define UW_GO_ON  0
-#define UW_JOINED 1 /* see uw_hot_run_noting */
+#define UW_REUSED 1 /* see uw_hot_run_recording */
 static inline int uw_stopping(enum uw_stop stop)
 {
 	return -1 - (int)stop;
@@ -128,11 +128,11 @@ struct uw_found;
 int uw_walk_frame(struct uw_walking *w, struct uw_found *found);
 
 /*
- * Walk as uw_walk does, but record in w->notes what the frames depend on, and end at a frame of
- * w->join. Return true if such a frame was found; then out->stop is not set. The caller lends w and
- * has set notes and join.
+ * Walk as uw_walk does, but record in w->records what the frames depend on, and end at a frame of
+ * w->reuse. Return true if such a frame was found; then out->stop is not set. The caller lends w
+ * and has set records and reuse.
  */
-bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct uw_job *job);
+bool uw_walk_recording(struct uw_walking *w, struct uw_worker *worker, const struct uw_job *job);
 
 /* Return the executable mapping around addr, or NULL. */
 struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);
@@ -172,6 +172,6 @@ bool uw_cycle_met(struct uw_cycle *cycle, uint64_t pc, uint64_t sp);
 bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp);
 
 /* Record the address of the machine's last failed read: the caller may have been there. */
-void uw_walk_note_missing(struct uw_walking *w);
+void uw_walk_record_missing(struct uw_walking *w);
 
 #endif

@@ -459,7 +459,7 @@ static int look_up(struct stored *stored, const char *text)
 		(void)printf(!err || err == -ENOENT ? "no row\n" : "its row is damaged\n");
 		return CMD_PARTLY;
 	}
-	(void)printf("row %#" PRIx64 "…%#" PRIx64 "\n  %s\n", row.start, row.end, row.words);
+	(void)printf("row %#" PRIx64 "…%#" PRIx64 "\n  %s\n", row.start, row.end, row.text);
 	as_readelf(&row);
 	return CMD_DONE;
 }

@@ -226,7 +226,7 @@ struct difference {
 /* Format a row in words, or say that there is no row. */
 static void row_text(const struct uw_row_info *row, bool there, char *out, size_t size)
 {
-	(void)snprintf(out, size, "%s", !there ? "no row" : row->none ? "no rule" : row->words);
+	(void)snprintf(out, size, "%s", !there ? "no row" : row->none ? "no rule" : row->text);
 }
 
 /*
@@ -258,9 +258,9 @@ static void compare(struct side *a, const struct function *f, struct side *b,
 			before += *x.expressions != '\0';
 		if (more_b && !y.none)
 			after += *y.expressions != '\0';
-		if (!d->changed && (more_a != more_b ||
-				    (more_a && (from_a != from_b || x.none != y.none ||
-						(!x.none && strcmp(x.words, y.words) != 0))))) {
+		if (!d->changed &&
+		    (more_a != more_b || (more_a && (from_a != from_b || x.none != y.none ||
+						     (!x.none && strcmp(x.text, y.text) != 0))))) {
 			d->changed = true;
 			d->off = more_a && (!more_b || from_a < from_b) ? from_a : from_b;
 			row_text(&x, more_a, d->before, sizeof(d->before));

@@ -528,7 +528,7 @@ static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
 	case ROW_OBJECT:
 		return sqlite3_result_int64(ctx, c->stored->object);
 	case ROW_WORDS:
-		return result_text(ctx, row->words);
+		return result_text(ctx, row->text);
 	case ROW_BYTES_READ:
 		return sqlite3_result_int64(ctx, (sqlite3_int64)uw_rows_read(c->stored->rows));
 	}

@@ -108,19 +108,20 @@ struct part {
 	const char *column;
 	int (*take)(struct uw_object *object, void *blob, size_t size,
 		    const struct uw_identity *known);
-	int (*take_stored)(struct uw_object *object, const struct uw_kept *stored,
+	int (*take_stored)(struct uw_object *object, const struct uw_blob_source *stored,
 			   const struct uw_identity *known);
 };
 
-static const struct part rules_part = { "rules", uw_object_take, uw_object_take_kept };
-static const struct part procs_part = { "procs", uw_object_take_procs, uw_object_take_kept_procs };
+static const struct part rules_part = { "rules", uw_object_take, uw_object_take_stored };
+static const struct part procs_part = { "procs", uw_object_take_procs,
+					uw_object_take_stored_procs };
 
 /* Give one blob of a table to the object, which takes ownership of it. */
 static int take_part(struct store *s, const struct part *part, struct uw_object *object,
 		     int64_t table, bool whole, const struct uw_identity *identity)
 {
 	const struct blob_place place = { "tables", part->column, table };
-	struct uw_kept stored;
+	struct uw_blob_source stored;
 	size_t size;
 	void *blob;
 	int err;
@@ -308,11 +309,11 @@ static int open_gone(struct store *s, sqlite3_stmt *stmt, struct uw_object **out
 	const struct blob_place place = { "tables", "rules", table };
 	bool has_procs = sqlite3_column_int(stmt, 6);
 	struct uw_object *object = NULL;
-	struct uw_kept stored;
+	struct uw_blob_source stored;
 	int err = reading_begin(s, &place, &stored);
 
 	if (!err)
-		err = uw_object_open_kept(&stored, &object);
+		err = uw_object_open_stored(&stored, &object);
 	if (!err && has_procs)
 		err = take_part(s, &procs_part, object, table, false, &identity);
 	if (is_bad(err)) {

@@ -29,7 +29,7 @@ static uint64_t key_of_lines(const struct store_file *f, const struct uw_build_i
 static int take_symbols(struct store *s, const struct blob_place *place, uint64_t key,
 			struct sym_table **out)
 {
-	struct uw_kept stored;
+	struct uw_blob_source stored;
 	int err = reading_begin(s, place, &stored);
 
 	return err ? err : sym_table_take_stored(&stored, key, out);

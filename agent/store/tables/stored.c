@@ -105,7 +105,7 @@ static int load_row(sqlite3 *db, int64_t object, int64_t table, bool has_rules, 
 		struct stored stored; /* first: stored_put() frees it */
 		struct blob_reader blobs;
 	} *both = calloc(1, sizeof(*both));
-	struct uw_kept rules, procs;
+	struct uw_blob_source rules, procs;
 	struct stored *stored;
 	int err = 0;
 
@@ -127,10 +127,10 @@ static int load_row(sqlite3 *db, int64_t object, int64_t table, bool has_rules, 
 			blob_end(rules.ctx);
 	}
 	if (!err)
-		err = uw_rows_open_kept(has_rules ? &rules : NULL, has_procs ? &procs : NULL,
-					&stored->rows);
+		err = uw_rows_open_stored(has_rules ? &rules : NULL, has_procs ? &procs : NULL,
+					  &stored->rows);
 	if (err) {
-		free(both); /* uw_rows_open_kept released the readings */
+		free(both); /* uw_rows_open_stored released the readings */
 		return err;
 	}
 	stored->rules = uw_rows_table(stored->rows, &stored->rules_size);
@@ -197,7 +197,7 @@ static struct sym_table *read_symbols(struct stored *stored, sqlite3_stmt *stmt)
 	struct sym_table *table = NULL;
 	struct uw_build_id id;
 	struct blob_place place = { "symbols", "symbols", 0 };
-	struct uw_kept symbols;
+	struct uw_blob_source symbols;
 
 	f.dev = (uint64_t)sqlite3_column_int64(stmt, 1);
 	f.ino = (uint64_t)sqlite3_column_int64(stmt, 2);

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_past.c: tests walks that take callers over from the walk before. They go along a
- * chain of frame pointers, in code without a file, up to this program's own _start, which has no
+ * tests/unit/test_history.c: tests walks that take callers over from the walk before. They go along
+ * a chain of frame pointers, in code without a file, up to this program's own _start, which has no
  * caller: callers that are the same, that changed, and that are forgotten.
  */
 #include "unwinder/unwinder.h"
@@ -56,16 +56,16 @@ static void make(struct sample *s, unsigned int depth)
 }
 
 /* Return how many frames were taken over; each is compared with a full walk's. */
-static size_t walk(struct uw_pasts *pasts, uint64_t key, const struct sample *s, size_t max)
+static size_t walk(struct uw_history *history, uint64_t key, const struct sample *s, size_t max)
 {
 	static struct uw_frame full_frames[DEPTH + 1], frames[DEPTH + 1];
 	struct uw_stack full = { .frames = full_frames, .max_frames = max };
 	struct uw_stack stack = { .frames = frames, .max_frames = max };
 	struct uw_job job = { .space = space, .thread = &s->thread, .stack = &stack };
-	struct uw_again again;
+	struct uw_incremental again;
 
 	uw_walk(space, worker, &s->thread, &full);
-	uw_walk_again(pasts, key, worker, &job, &again);
+	uw_walk_incremental(history, key, worker, &job, &again);
 	CHECK(stack.n_frames + again.n_taken == full.n_frames, "the same number");
 	CHECK(stack.stop == full.stop && stack.stop_addr == full.stop_addr, "the same end");
 	CHECK(!again.n || again.n == full.n_frames, "all of them, or none was kept");
@@ -79,97 +79,97 @@ static size_t walk(struct uw_pasts *pasts, uint64_t key, const struct sample *s,
 	return again.n_taken;
 }
 
-static struct uw_pasts *pasts_new(size_t max_bytes)
+static struct uw_history *pasts_new(size_t max_bytes)
 {
-	struct uw_pasts *pasts = NULL;
+	struct uw_history *history = NULL;
 
-	CHECK(!uw_pasts_new(DEPTH + 1, max_bytes, &pasts), "new");
-	return pasts;
+	CHECK(!uw_history_new(DEPTH + 1, max_bytes, &history), "new");
+	return history;
 }
 
 static void test_equal_callers_are_taken_over(void)
 {
-	struct uw_pasts *pasts = pasts_new(1 << 20);
+	struct uw_history *history = pasts_new(1 << 20);
 	struct sample s;
 	size_t n;
 
 	make(&s, 60);
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "nothing before");
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 0, "nothing before");
 	/* Frame 0 was interrupted; its callers were not. */
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 60, "all callers");
-	CHECK(walk(pasts, 2, &s, DEPTH + 1) == 0, "of another thread, nothing");
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 60, "all callers");
+	CHECK(walk(history, 2, &s, DEPTH + 1) == 0, "of another thread, nothing");
 	make(&s, 80);
-	n = walk(pasts, 1, &s, DEPTH + 1);
+	n = walk(history, 1, &s, DEPTH + 1);
 	CHECK(n == 60, "a deeper stack's outer part");
 	make(&s, 20);
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 20, "a shallower one");
-	uw_pasts_forget(pasts);
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "forgotten");
-	uw_pasts_free(pasts);
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 20, "a shallower one");
+	uw_history_forget(history);
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 0, "forgotten");
+	uw_history_free(history);
 }
 
 static void test_what_changed_is_walked_anew(void)
 {
-	struct uw_pasts *pasts = pasts_new(1 << 20);
+	struct uw_history *history = pasts_new(1 << 20);
 	struct uw_mapping other = {
 		.start = 0x500000, .end = 0x501000, .prot = PROT_EXEC, .kind = UW_MAPPING_ANON
 	};
 	struct sample s;
 
 	make(&s, 60);
-	(void)walk(pasts, 1, &s, DEPTH + 1);
+	(void)walk(history, 1, &s, DEPTH + 1);
 	s.words[4 * 70 + 1] += 1;
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 29, "what is outside of the change");
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 29, "what is outside of the change");
 	s.words[4 * 80 + 2] = 1; /* no step reads it */
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 60, "words that nothing went by do not count");
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 60, "words that nothing went by do not count");
 	s.words[4 * 99 + 1] = CODE + 5; /* the walk does not end there any more */
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "another end");
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 0, "another end");
 	make(&s, 60);
-	(void)walk(pasts, 1, &s, DEPTH + 1);
+	(void)walk(history, 1, &s, DEPTH + 1);
 	s.region.size -= 8 * 8 + 32 * 10; /* the copy ends within frame 90 */
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "cut now");
-	(void)walk(pasts, 2, &s, DEPTH + 1);
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 0, "cut now");
+	(void)walk(history, 2, &s, DEPTH + 1);
 	CHECK(!uw_space_map(space, &other), "map");
 	make(&s, 60);
-	CHECK(walk(pasts, 2, &s, DEPTH + 1) == 0, "another space");
-	CHECK(walk(pasts, 2, &s, DEPTH + 1) == 60, "the same again");
-	CHECK(walk(pasts, 2, &s, 40) == 0, "fewer frames are wanted");
-	uw_pasts_free(pasts);
+	CHECK(walk(history, 2, &s, DEPTH + 1) == 0, "another space");
+	CHECK(walk(history, 2, &s, DEPTH + 1) == 60, "the same again");
+	CHECK(walk(history, 2, &s, 40) == 0, "fewer frames are wanted");
+	uw_history_free(history);
 }
 
 static void test_memory_is_bounded(void)
 {
-	struct uw_pasts *pasts = pasts_new(100 << 10); /* some ten walks */
+	struct uw_history *history = pasts_new(100 << 10); /* some ten walks */
 	struct sample s;
 
 	make(&s, DEPTH);
 	for (uint64_t key = 1; key <= 1000; key++)
-		(void)walk(pasts, key, &s, DEPTH + 1);
-	CHECK(walk(pasts, 1000, &s, DEPTH + 1) == DEPTH, "the newest is there");
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "the eldest is not");
-	uw_pasts_free(pasts);
-	pasts = pasts_new(64);
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "no room for one");
-	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "nor at the second time");
-	uw_pasts_free(pasts);
+		(void)walk(history, key, &s, DEPTH + 1);
+	CHECK(walk(history, 1000, &s, DEPTH + 1) == DEPTH, "the newest is there");
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 0, "the eldest is not");
+	uw_history_free(history);
+	history = pasts_new(64);
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 0, "no room for one");
+	CHECK(walk(history, 1, &s, DEPTH + 1) == 0, "nor at the second time");
+	uw_history_free(history);
 }
 
 /* Stacks that have nothing in common are not compared each time; equal stacks are found again. */
 static void test_comparing_rests_where_it_is_fruitless(void)
 {
-	struct uw_pasts *pasts = pasts_new(1 << 20);
+	struct uw_history *history = pasts_new(1 << 20);
 	struct sample s;
 	size_t n = 0;
 
 	for (unsigned int i = 0; i < 50; i++) {
 		make(&s, 60);
 		s.words[4 * 98 + 1] = CODE + 16 * i + 5;
-		(void)walk(pasts, 1, &s, DEPTH + 1);
+		(void)walk(history, 1, &s, DEPTH + 1);
 	}
 	for (unsigned int i = 0; i < 50; i++)
-		n += walk(pasts, 1, &s, DEPTH + 1) > 0;
+		n += walk(history, 1, &s, DEPTH + 1) > 0;
 	CHECK(n >= 30, "within some samples it pays again");
-	uw_pasts_free(pasts);
+	uw_history_free(history);
 }
 
 /* It makes a call that returns to hlt; only the undefined return address comes before that. */

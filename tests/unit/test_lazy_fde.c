@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_peek.c: tests the lazy FDE lookup: it compares single FDEs that are looked up in
- * a file with those of the whole section, all over the code of files that exist, for each way to
+ * tests/unit/test_lazy_fde.c: tests the lazy FDE lookup: it compares single FDEs that are looked up
+ * in a file with those of the whole section, all over the code of files that exist, for each way to
  * read their bytes. Then it does the same with random changes in the bytes, where only the bounds
  * matter.
  */
@@ -74,7 +74,7 @@ static const char *const way_names[WAYS] = { "in memory", "read", "mapped" };
 
 /* fd: of the same bytes; with a view it need not be one. */
 static bool make(enum way way, const uint8_t *bytes, int fd, size_t size, struct uw_elf *elf,
-		 struct uw_peek *peek)
+		 struct uw_lazy_fde *peek)
 {
 	struct uw_source source = { .fd = way == DESCRIPTOR ? fd : -1, .size = size };
 	struct uw_cfi bases = { .size = 0 };
@@ -86,7 +86,7 @@ static bool make(enum way way, const uint8_t *bytes, int fd, size_t size, struct
 	if (uw_elf_init(elf, &source))
 		return false;
 	elf->source = source;
-	uw_peek_init(peek, elf, &bases);
+	uw_lazy_fde_init(peek, elf, &bases);
 	return true;
 }
 
@@ -98,7 +98,7 @@ static void test_finds_what_the_section_has(const char *path, enum way way, cons
 	struct uw_object *object;
 	struct uw_frames *frames;
 	struct uw_elf elf;
-	struct uw_peek peek;
+	struct uw_lazy_fde peek;
 	unsigned long found = 0, bare = 0, wrong = 0, left = 0;
 
 	if (uw_object_open_image(bytes, size, &object) ||
@@ -115,7 +115,7 @@ static void test_finds_what_the_section_has(const char *path, enum way way, cons
 		uint64_t start = 0, end = 0, from = 0, to = 0;
 		struct uw_rule peeked, rule;
 		struct uw_fde fde;
-		int err = uw_peek_rule(&peek, lookup, &peeked, &start, &end);
+		int err = uw_lazy_fde_rule(&peek, lookup, &peeked, &start, &end);
 		int want = uw_frames_find(frames, lookup, &fde);
 
 		if (err == -EAGAIN) {
@@ -133,7 +133,7 @@ static void test_finds_what_the_section_has(const char *path, enum way way, cons
 			wrong += lookup < start || lookup >= end || start >= end;
 			bare++;
 		}
-		wrong += uw_peek_range(&peek, lookup, &from, &to) != err || from != start ||
+		wrong += uw_lazy_fde_range(&peek, lookup, &from, &to) != err || from != start ||
 			 to != end;
 	}
 	CHECK(wrong == 0, path);
@@ -158,7 +158,7 @@ static uint64_t random_below(uint64_t n)
 static void test_damage_is_survived(enum way way, uint8_t *bytes, int fd, size_t size)
 {
 	struct uw_elf elf;
-	struct uw_peek peek;
+	struct uw_lazy_fde peek;
 
 	for (unsigned int i = 0; i < FLIPS; i++) {
 		const struct uw_section *frames;
@@ -173,18 +173,18 @@ static void test_damage_is_survived(enum way way, uint8_t *bytes, int fd, size_t
 		was = bytes[at];
 		bytes[at] = (uint8_t)random_below(256);
 		CHECK(pwrite(fd, bytes + at, 1, (off_t)at) == 1, "the file, too");
-		uw_peek_init(&peek, &elf, &(struct uw_cfi){ .size = 0 });
+		uw_lazy_fde_init(&peek, &elf, &(struct uw_cfi){ .size = 0 });
 		for (unsigned int k = 0; k < 8 && peek.usable; k++)
-			(void)uw_peek_rule(&peek,
-					   peek.first + random_below(peek.last - peek.first + 1),
-					   &rule, &start, &end);
+			(void)uw_lazy_fde_rule(
+				&peek, peek.first + random_below(peek.last - peek.first + 1), &rule,
+				&start, &end);
 		bytes[at] = was;
 		CHECK(pwrite(fd, bytes + at, 1, (off_t)at) == 1, "and back");
 		uw_elf_fini(&elf);
 	}
 }
 
-/* usage: test_peek [FILE] */
+/* usage: test_lazy_fde [FILE] */
 int main(int argc, char **argv)
 {
 	const char *const paths[] = { argc > 1 ? argv[1] : "/lib/x86_64-linux-gnu/libc.so.6",
