@@ -31,13 +31,13 @@ struct folding {
  */
 static const char *folded_text(struct folding *f, const char *text, const char *suffix)
 {
-	char clean[SANITIZED_MAX];
-	size_t n = sanitize_text(text, ";", ':', clean, sizeof(clean) - 4);
+	char sanitized[SANITIZED_MAX];
+	size_t n = sanitize_text(text, ";", ':', sanitized, sizeof(sanitized) - 4);
 
 	if (!n)
-		clean[n++] = '-'; /* an empty frame would disappear */
-	memcpy(clean + n, suffix, strlen(suffix) + 1);
-	return strings_keep(&f->pool, clean, n + strlen(suffix));
+		sanitized[n++] = '-'; /* an empty frame would disappear */
+	memcpy(sanitized + n, suffix, strlen(suffix) + 1);
+	return strings_keep(&f->pool, sanitized, n + strlen(suffix));
 }
 
 /* Return the text of a frame. NULL: out of memory. */

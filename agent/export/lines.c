@@ -78,10 +78,10 @@ static void put_field(FILE *out, const char *text)
 /* Write a text as a field, sanitized. */
 static void put_sanitized(FILE *out, const char *text)
 {
-	char clean[SANITIZED_MAX];
+	char sanitized[SANITIZED_MAX];
 
-	(void)sanitize_text(text, "", '?', clean, sizeof(clean));
-	put_field(out, clean);
+	(void)sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
+	put_field(out, sanitized);
 }
 
 /* Write a number in base 10 or 16 as a field; "-" if it is not known. */

@@ -301,12 +301,12 @@ static int stacks_types(struct adding *a)
 /* Add a comment "WHATtext" with the text sanitized; none if text is empty. */
 static void comment(struct adding *a, const char *what, const char *text)
 {
-	char clean[1024], line[1100];
+	char sanitized[1024], line[1100];
 
 	if (!text[0])
 		return;
-	(void)sanitize_text(text, "", ' ', clean, sizeof(clean));
-	(void)snprintf(line, sizeof(line), "%s%s", what, clean);
+	(void)sanitize_text(text, "", ' ', sanitized, sizeof(sanitized));
+	(void)snprintf(line, sizeof(line), "%s%s", what, sanitized);
 	add_comment(a, line);
 }
 

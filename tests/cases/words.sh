@@ -10,7 +10,7 @@ import os, re, sys
 
 # What is left.  Lower a number when you have renamed something; never raise one.
 LIST = '''
-identifiers agent: clean 1
+
 '''
 
 # Retired words as parts of identifiers; where they count (beginnings of paths; '': everywhere); identifiers that use
