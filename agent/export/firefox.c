@@ -70,19 +70,16 @@ struct firefox {
 /* ---- tables ---------------------------------------------------------------------------- */
 
 /* Give the index of an item in a table; the item is added if it is new. NONE: out of memory. */
-#define FIND(t, table, index, item, hash, same)                                   \
-	__extension__({                                                           \
-		struct hash_search at_;                                           \
-		uint32_t id_ = hash_first(&(t)->index, (hash), &at_);             \
-		while (id_ != HASH_NONE && !same(&(t)->table[id_], &(item)))      \
-			id_ = hash_next(&at_);                                    \
-		if (id_ == HASH_NONE && (t)->n_##table < NONE - 1 &&              \
-		    !array_grow((t)->table, (t)->n_##table, (t)->room_##table) && \
-		    !hash_add(&(t)->index, (hash), (uint32_t)(t)->n_##table)) {   \
-			(t)->table[(t)->n_##table] = (item);                      \
-			id_ = (uint32_t)(t)->n_##table++;                         \
-		}                                                                 \
-		id_;                                                              \
+#define FIND(t, table, index, item, hash, same)                                                    \
+	__extension__({                                                                            \
+		uint32_t id_ = HASH_FIND(i_, &(t)->index, (hash), same(&(t)->table[i_], &(item))); \
+		if (id_ == HASH_NONE && (t)->n_##table < NONE - 1 &&                               \
+		    !array_grow((t)->table, (t)->n_##table, (t)->room_##table) &&                  \
+		    !hash_add(&(t)->index, (hash), (uint32_t)(t)->n_##table)) {                    \
+			(t)->table[(t)->n_##table] = (item);                                       \
+			id_ = (uint32_t)(t)->n_##table++;                                          \
+		}                                                                                  \
+		id_;                                                                               \
 	})
 
 static bool same_text(const char *const *a, const char *const *b)

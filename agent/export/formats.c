@@ -169,7 +169,6 @@ int format_threads(const struct stacks *s, size_t type, struct format_threads *o
 					      .process = keep_label(&t, s, i, "comm"),
 					      .pid = keep_label(&t, s, i, "pid"),
 					      .tid = keep_label(&t, s, i, "tid") };
-		struct hash_search at;
 		uint64_t hash;
 
 		of[i] = HASH_NONE;
@@ -182,9 +181,7 @@ int format_threads(const struct stacks *s, size_t type, struct format_threads *o
 		hash = hash_u64(
 			hash_u64((uint64_t)(uintptr_t)want.name, (uint64_t)(uintptr_t)want.tid),
 			(uint64_t)(uintptr_t)want.pid);
-		of[i] = hash_first(&index, hash, &at);
-		while (of[i] != HASH_NONE && !same_thread(&t.all[of[i]], &want))
-			of[i] = hash_next(&at);
+		of[i] = HASH_FIND(k, &index, hash, same_thread(&t.all[k], &want));
 		if (of[i] == HASH_NONE) {
 			of[i] = (uint32_t)t.n;
 			t.all[t.n++] = want;

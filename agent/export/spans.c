@@ -73,12 +73,9 @@ static int place_location(struct spans *s, const struct profile *p, uint32_t id)
 	const struct location *l = &p->locations[id];
 	const struct uw_segment *segment = segment_of(l);
 	uint64_t hash = hash_u64(l->module->id, segment ? segment->vaddr + 1 : 0);
-	struct hash_search search;
-	uint32_t at = hash_first(&s->by_place, hash, &search);
+	uint32_t at = HASH_FIND(i, &s->by_place, hash, is_span_of(&s->all[i], l->module, segment));
 	struct span *span;
 
-	while (at != HASH_NONE && !is_span_of(&s->all[at], l->module, segment))
-		at = hash_next(&search);
 	if (at == HASH_NONE) {
 		int err = add_span(s, l->module, segment, hash, &at);
 

@@ -31,12 +31,10 @@ struct speedscope {
 static uint32_t frame_id(struct speedscope *sc, const struct stacks_frame *frame)
 {
 	uint64_t hash = hash_u64(frame->function, frame->module);
-	struct hash_search at;
-	uint32_t id = hash_first(&sc->by_frame, hash, &at);
+	uint32_t id = HASH_FIND(i, &sc->by_frame, hash,
+				sc->frames[i].function == frame->function &&
+					sc->frames[i].module == frame->module);
 
-	while (id != HASH_NONE && (sc->frames[id].function != frame->function ||
-				   sc->frames[id].module != frame->module))
-		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
 	if (array_grow(sc->frames, sc->n_frames, sc->room_frames) ||

@@ -71,12 +71,10 @@ int fold_location(struct fold *fold, const struct location *location, uint32_t *
 		hash_u64((uint64_t)location->module->id << 8 |
 				 (unsigned int)location->confidence << 1 | location->ra_bytes,
 			 location->vaddr);
-	struct hash_search at;
-	uint32_t id = hash_first(&fold->by_location, hash, &at);
+	uint32_t id = HASH_FIND(i, &fold->by_location, hash,
+				same_location(&fold->locations[i], location));
 	int err;
 
-	while (id != HASH_NONE && !same_location(&fold->locations[id], location))
-		id = hash_next(&at);
 	if (id == HASH_NONE) {
 		id = (uint32_t)fold->profile->n_locations;
 		err = array_grow(fold->locations, id, fold->room_locations);
@@ -119,12 +117,11 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 	struct profile *p = fold->profile;
 	size_t first = p->n_location_ids;
 	uint64_t hash = p->separate ? 0 : hash_line(s);
-	struct hash_search at;
-	uint32_t id = p->separate ? HASH_NONE : hash_first(&fold->by_stack, hash, &at);
+	uint32_t id =
+		p->separate ? HASH_NONE
+			    : HASH_FIND(i, &fold->by_stack, hash, same_line(p, &p->entries[i], s));
 	int err;
 
-	while (id != HASH_NONE && !same_line(p, &p->entries[id], s))
-		id = hash_next(&at);
 	if (id == HASH_NONE) {
 		if (first + s->n_locations > UINT32_MAX)
 			return -ENOMEM;

@@ -17,21 +17,13 @@ struct heap_process {
 
 static uint32_t find_piece(const struct heap *heap, uint64_t id)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&heap->by_id, hash_u64(0, id), &at);
-
-	while (i != HASH_NONE && heap->pieces[i].alloc.id != id)
-		i = hash_next(&at);
-	return i;
+	return HASH_FIND(k, &heap->by_id, hash_u64(0, id), heap->pieces[k].alloc.id == id);
 }
 
 static struct heap_process *find_process(const struct heap *heap, uint32_t pid)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&heap->by_pid, hash_u64(0, pid), &at);
+	uint32_t i = HASH_FIND(k, &heap->by_pid, hash_u64(0, pid), heap->processes[k].pid == pid);
 
-	while (i != HASH_NONE && heap->processes[i].pid != pid)
-		i = hash_next(&at);
 	return i == HASH_NONE ? NULL : &heap->processes[i];
 }
 

@@ -138,12 +138,9 @@ static void name_kernel(struct names *names, struct cached *c)
 static void name_symbol(struct names *names, const char *symbol, struct cached *c)
 {
 	uint64_t hash = hash_u64(0, (uintptr_t)symbol);
-	struct hash_search at;
-	uint32_t id = hash_first(&names->by_symbol, hash, &at);
+	uint32_t id = HASH_FIND(i, &names->by_symbol, hash, names->known[i].symbol == symbol);
 	char *readable;
 
-	while (id != HASH_NONE && names->known[id].symbol != symbol)
-		id = hash_next(&at);
 	if (id != HASH_NONE) {
 		c->function = names->known[id].function;
 		c->system_name = names->known[id].system_name;
@@ -332,11 +329,8 @@ static const struct cached *find_cached(struct names *names, const struct locati
 					struct cached *scratch)
 {
 	uint64_t hash = hash_u64(location->module->id, location->vaddr);
-	struct hash_search at;
-	uint32_t id = hash_first(&names->by_address, hash, &at);
+	uint32_t id = HASH_FIND(i, &names->by_address, hash, is_at(&names->cached[i], location));
 
-	while (id != HASH_NONE && !is_at(&names->cached[id], location))
-		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return &names->cached[id];
 	*scratch = (struct cached){ .module = location->module, .addr = location->vaddr };

@@ -136,12 +136,7 @@ static void forget_gone(struct hotspot *h)
 /* Return the index of the blob in a block, or HASH_NONE. */
 static uint32_t find_blob(const struct hotspot *h, uint64_t block)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&h->by_block, hash_u64(0, block), &at);
-
-	while (i != HASH_NONE && h->blobs[i].block != block)
-		i = hash_next(&at);
-	return i;
+	return HASH_FIND(k, &h->by_block, hash_u64(0, block), h->blobs[k].block == block);
 }
 
 /* Make room for a new blob, and return its index. HASH_NONE: no memory. */

@@ -86,12 +86,10 @@ static struct sym_flat fresh_of(const struct sym_lines *l)
 static int intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out)
 {
 	uint64_t hash = uw_checksum(text, n, 1);
-	struct uw_hash_search at;
-	uint32_t off = uw_hash_first(&l->by_name, hash, &at);
+	uint32_t off = UW_HASH_FIND(i, &l->by_name, hash,
+				    !strncmp(l->names + i, text, n) && !l->names[i + n]);
 	int err;
 
-	while (off != UW_HASH_NONE && (strncmp(l->names + off, text, n) || l->names[off + n]))
-		off = uw_hash_next(&at);
 	if (off == UW_HASH_NONE) {
 		err = UW_ARRAY_RESERVE(l->names, l->names_size + n + 1, l->room_names,
 				       SYM_LINES_NAMES_MAX);

@@ -239,7 +239,6 @@ static int resolve_origin(struct sym_debug *d, struct dw_unit *u, const struct d
 {
 	const struct dw_file *file = u->file;
 	uint64_t off = v->u;
-	struct uw_hash_search at;
 	struct dw_die die;
 	uint32_t i;
 	int err;
@@ -259,9 +258,8 @@ static int resolve_origin(struct sym_debug *d, struct dw_unit *u, const struct d
 	}
 	if (!file || !v->form)
 		return 0;
-	i = uw_hash_first(&d->by_origin, hash_of(file, off), &at);
-	while (i != UW_HASH_NONE && (d->origins[i].file != file || d->origins[i].off != off))
-		i = uw_hash_next(&at);
+	i = UW_HASH_FIND(k, &d->by_origin, hash_of(file, off),
+			 d->origins[k].file == file && d->origins[k].off == off);
 	if (i != UW_HASH_NONE) {
 		*name = d->origins[i].name;
 		*line = d->origins[i].line;

@@ -117,11 +117,8 @@ int sym_lazy_names_add(struct sym_lazy_names *u, uint64_t off, uint64_t size, ui
 /* Return the cached name of an entry, or NULL. */
 static const char *find(const struct sym_lazy_names *u, uint32_t entry)
 {
-	struct uw_hash_search at;
-	uint32_t i = uw_hash_first(&u->by_entry, uw_hash_u64(entry), &at);
+	uint32_t i = UW_HASH_FIND(k, &u->by_entry, uw_hash_u64(entry), u->cached[k].entry == entry);
 
-	while (i != UW_HASH_NONE && u->cached[i].entry != entry)
-		i = uw_hash_next(&at);
 	return i == UW_HASH_NONE ? NULL : u->cached[i].name;
 }
 

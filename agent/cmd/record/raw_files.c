@@ -102,13 +102,10 @@ static int note_all(struct raw_files *files, const struct thread *thread)
 {
 	uint64_t hash = hash_u64(thread->pid, thread->files);
 	const struct uw_mapping *mappings;
-	struct hash_search at;
-	uint32_t id = hash_first(&files->by_seen, hash, &at);
+	uint32_t id = HASH_FIND(k, &files->by_seen, hash, same_files(&files->seen[k], thread));
 	size_t n;
 	int err = 0;
 
-	while (id != HASH_NONE && !same_files(&files->seen[id], thread))
-		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return 0;
 	if (array_grow(files->seen, files->n_seen, files->room_seen))

@@ -36,11 +36,8 @@ static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 	struct flame *f = b->flame;
 	uint64_t hash = hash_u64((uint64_t)(uintptr_t)frame->name * 16 + frame->kind,
 				 (uint64_t)(uintptr_t)frame->module);
-	struct hash_search at;
-	uint32_t id = hash_first(&b->by_frame, hash, &at);
+	uint32_t id = HASH_FIND(i, &b->by_frame, hash, same_frame(&f->frames[i], frame));
 
-	while (id != HASH_NONE && !same_frame(&f->frames[id], frame))
-		id = hash_next(&at);
 	if (id != HASH_NONE) {
 		/* The two may differ in that only one has a source file. */
 		if (!f->frames[id].file[0]) {
@@ -76,12 +73,10 @@ static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t
 {
 	struct flame *f = b->flame;
 	uint64_t hash = hash_u64(parent, frame);
-	struct hash_search at;
-	uint32_t id = hash_first(&b->by_node, hash, &at);
+	uint32_t id = HASH_FIND(i, &b->by_node, hash,
+				f->nodes[i].parent == parent && f->nodes[i].frame == frame);
 	int err;
 
-	while (id != HASH_NONE && (f->nodes[id].parent != parent || f->nodes[id].frame != frame))
-		id = hash_next(&at);
 	if (id == HASH_NONE) {
 		if (f->n_nodes == FLAME_NODES)
 			return -E2BIG;

@@ -140,11 +140,8 @@ static bool alike(const struct flame *f, size_t a, int64_t a_one, size_t b, int6
 static uint32_t string_id(struct page *p, const char *text)
 {
 	uint64_t hash = hash_bytes(0, text, strlen(text));
-	struct hash_search at;
-	uint32_t id = hash_first(&p->by_string, hash, &at);
+	uint32_t id = HASH_FIND(i, &p->by_string, hash, !strcmp(p->strings[i], text));
 
-	while (id != HASH_NONE && strcmp(p->strings[id], text) != 0)
-		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
 	if (hash_add(&p->by_string, hash, p->n_strings))

@@ -18,14 +18,12 @@ static uint32_t row_id(struct ranking *r, const char *name, const char *where)
 	const struct ranking_row row = { .name = strings_keep(&r->texts, name, strlen(name)),
 					 .where = strings_keep(&r->texts, where, strlen(where)) };
 	uint64_t hash = hash_u64((uint64_t)(uintptr_t)row.name, (uint64_t)(uintptr_t)row.where);
-	struct hash_search at;
 	uint32_t id;
 
 	if (!row.name || !row.where)
 		return HASH_NONE;
-	id = hash_first(&r->by_name, hash, &at);
-	while (id != HASH_NONE && (r->rows[id].name != row.name || r->rows[id].where != row.where))
-		id = hash_next(&at);
+	id = HASH_FIND(i, &r->by_name, hash,
+		       r->rows[i].name == row.name && r->rows[i].where == row.where);
 	if (id != HASH_NONE)
 		return id;
 	if (r->n_rows >= HASH_NONE || array_grow(r->rows, r->n_rows, r->room_rows))

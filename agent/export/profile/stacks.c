@@ -46,7 +46,6 @@ static bool same_module(const struct stacks_module *a, const struct stacks_modul
 uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
 {
 	struct stacks_module m = *module;
-	struct hash_search at;
 	const char *slash;
 	uint64_t hash;
 	uint32_t id;
@@ -61,9 +60,7 @@ uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
 	 */
 	m.kernel = !strncmp(m.path, "[kernel", 7) || !strncmp(m.path, "[guest.kernel", 13);
 	hash = hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit ^ m.off);
-	id = hash_first(&s->by_module, hash, &at);
-	while (id != HASH_NONE && !same_module(&s->modules[id], &m))
-		id = hash_next(&at);
+	id = HASH_FIND(i, &s->by_module, hash, same_module(&s->modules[i], &m));
 	if (id != HASH_NONE)
 		return id;
 	if (array_grow(s->modules, s->n_modules, s->room_modules) ||
@@ -82,7 +79,6 @@ static bool same_function(const struct stacks_function *a, const struct stacks_f
 uint32_t stacks_function(struct stacks *s, const struct stacks_function *function)
 {
 	struct stacks_function f = *function;
-	struct hash_search at;
 	uint64_t hash;
 	uint32_t id;
 
@@ -95,9 +91,7 @@ uint32_t stacks_function(struct stacks *s, const struct stacks_function *functio
 		return HASH_NONE;
 	hash = hash_pointer(hash_pointer(hash_pointer((uint64_t)f.start_line, f.name), f.file),
 			    f.system_name);
-	id = hash_first(&s->by_function, hash, &at);
-	while (id != HASH_NONE && !same_function(&s->functions[id], &f))
-		id = hash_next(&at);
+	id = HASH_FIND(i, &s->by_function, hash, same_function(&s->functions[i], &f));
 	if (id != HASH_NONE)
 		return id;
 	if (array_grow(s->functions, s->n_functions, s->room_functions) ||
@@ -126,14 +120,12 @@ uint32_t stacks_location(struct stacks *s, const struct stacks_location *locatio
 			 const struct stacks_line *lines)
 {
 	uint64_t hash = hash_u64(location->module, location->address);
-	struct hash_search at;
 	uint32_t id;
 
 	for (uint32_t i = 0; i < location->n_lines; i++)
 		hash = hash_u64(hash, (uint64_t)lines[i].line << 24 ^ lines[i].function);
-	id = hash_first(&s->by_location, hash, &at);
-	while (id != HASH_NONE && !same_location(s, &s->locations[id], location, lines))
-		id = hash_next(&at);
+	id = HASH_FIND(k, &s->by_location, hash,
+		       same_location(s, &s->locations[k], location, lines));
 	if (id != HASH_NONE)
 		return id;
 	if (array_grow(s->locations, s->n_locations, s->room_locations) ||
@@ -156,16 +148,13 @@ static bool same_label(const struct stacks_label *a, const struct stacks_label *
 uint32_t stacks_keep_label(struct stacks *s, const struct stacks_label *label)
 {
 	struct stacks_label l = *label;
-	struct hash_search at;
 	uint64_t hash;
 	uint32_t id;
 
 	l.key = l.key ? l.key : s->empty;
 	l.unit = l.unit ? l.unit : s->empty;
 	hash = hash_pointer(hash_pointer((uint64_t)l.number, l.key), l.text);
-	id = hash_first(&s->by_label, hash, &at);
-	while (id != HASH_NONE && !same_label(&s->labels[id], &l))
-		id = hash_next(&at);
+	id = HASH_FIND(i, &s->by_label, hash, same_label(&s->labels[i], &l));
 	if (id != HASH_NONE)
 		return id;
 	if (array_grow(s->labels, s->n_labels, s->room_labels) ||
@@ -306,14 +295,12 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 		hash_bytes(sample->base, location_ids, sample->n_locations * sizeof(uint32_t));
 	uint64_t n_frames = 0;
 	struct stacks_sample *fresh;
-	struct hash_search at;
 	uint32_t id = HASH_NONE;
 
 	hash = hash_bytes(hash, label_ids, sample->n_labels * sizeof(uint32_t));
 	if (!s->timed)
-		id = hash_first(&s->by_sample, hash, &at);
-	while (id != HASH_NONE && !same_sample(s, &s->samples[id], sample, location_ids, label_ids))
-		id = hash_next(&at);
+		id = HASH_FIND(k, &s->by_sample, hash,
+			       same_sample(s, &s->samples[k], sample, location_ids, label_ids));
 	if (id != HASH_NONE) {
 		int64_t *have = s->values + id * s->n_types;
 

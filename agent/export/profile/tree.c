@@ -20,11 +20,8 @@ static bool is_node(const struct tree_node *node, uint32_t parent, const struct 
 static uint32_t node_id(struct tree *t, uint32_t parent, const struct stacks_frame *frame)
 {
 	uint64_t hash = hash_u64(hash_u64(parent, frame->function), frame->module);
-	struct hash_search at;
-	uint32_t id = hash_first(&t->by_place, hash, &at);
+	uint32_t id = HASH_FIND(i, &t->by_place, hash, is_node(&t->nodes[i], parent, frame));
 
-	while (id != HASH_NONE && !is_node(&t->nodes[id], parent, frame))
-		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
 	if (t->n_nodes >= HASH_NONE || array_grow(t->nodes, t->n_nodes, t->room_nodes))
