@@ -32,9 +32,6 @@ static inline uint64_t hash_u64(uint64_t seed, uint64_t value)
 
 /* The agent uses the index of base/hash.h by names without a prefix. */
 #define hash_index    uw_hash_index
-#define hash_search   uw_hash_search
-#define hash_first    uw_hash_first
-#define hash_next     uw_hash_next
 #define hash_add      uw_hash_add
 #define hash_remove   uw_hash_remove
 #define hash_renumber uw_hash_renumber

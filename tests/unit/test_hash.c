@@ -15,11 +15,11 @@ static uint64_t weak(uint32_t id)
 /* Look up id among all others with the same hash. */
 static bool has(const struct hash_index *index, uint32_t id)
 {
-	struct hash_search at;
-	uint32_t found = hash_first(index, weak(id), &at);
+	struct uw_hash_search at;
+	uint32_t found = uw_hash_first(index, weak(id), &at);
 
 	while (found != HASH_NONE && found != id)
-		found = hash_next(&at);
+		found = uw_hash_next(&at);
 	return found == id;
 }
 
@@ -75,11 +75,11 @@ static void test_elements_can_move(void)
 	srand(2);
 	for (int step = 0; step < 20000; step++) {
 		uint32_t key = (uint32_t)rand() % 200;
-		struct hash_search at;
-		uint32_t id = hash_first(&index, weak(key), &at);
+		struct uw_hash_search at;
+		uint32_t id = uw_hash_first(&index, weak(key), &at);
 
 		while (id != HASH_NONE && keys[id] != key)
-			id = hash_next(&at);
+			id = uw_hash_next(&at);
 		for (uint32_t i = 0; i < n; i++)
 			CHECK((keys[i] == key) == (i == id), "the index knows where a key is");
 		if (id == HASH_NONE) {
@@ -100,11 +100,11 @@ static void test_elements_can_move(void)
 static void test_remove_looks_at_the_hash(void)
 {
 	struct hash_index index = { 0 };
-	struct hash_search at;
+	struct uw_hash_search at;
 
 	CHECK(!hash_add(&index, 64, 1) && !hash_add(&index, 0, 1), "memory");
 	hash_remove(&index, 0, 1);
-	CHECK(hash_first(&index, 64, &at) == 1 && hash_first(&index, 0, &at) == HASH_NONE,
+	CHECK(uw_hash_first(&index, 64, &at) == 1 && uw_hash_first(&index, 0, &at) == HASH_NONE,
 	      "the other entry stays");
 	hash_fini(&index);
 }
