@@ -4,7 +4,7 @@
 #include <elf.h>
 #include <string.h>
 
-bool uw_note_next(struct uw_bytes *notes, uint64_t align, struct uw_record *out)
+bool uw_note_next(struct uw_bytes *notes, uint64_t align, struct uw_note *out)
 {
 	const uint64_t mask = align == 8 ? 7 : 3;
 	uint64_t padding;
@@ -24,7 +24,7 @@ bool uw_note_next(struct uw_bytes *notes, uint64_t align, struct uw_record *out)
 	return true;
 }
 
-bool uw_note_is(const struct uw_record *note, const char *owner, uint32_t type)
+bool uw_note_is(const struct uw_note *note, const char *owner, uint32_t type)
 {
 	return note->type == type && note->owner_size == strlen(owner) + 1 &&
 	       !memcmp(note->owner, owner, note->owner_size);
@@ -33,7 +33,7 @@ bool uw_note_is(const struct uw_record *note, const char *owner, uint32_t type)
 bool uw_note_build_id(const void *notes, uint64_t size, uint64_t align, struct uw_build_id *out)
 {
 	struct uw_bytes b = uw_bytes_of(notes, size);
-	struct uw_record note;
+	struct uw_note note;
 
 	while (uw_note_next(&b, align, &note)) {
 		if (!uw_note_is(&note, "GNU", NT_GNU_BUILD_ID) || !note.size ||

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "unwinder/unwinder.h"
 
-struct uw_record { /* the pointers are borrowed from the bytes that were read */
+struct uw_note { /* the pointers are borrowed from the bytes that were read */
 	uint32_t type;
 	uint32_t owner_size; /* with the NUL, if there is one */
 	const uint8_t *owner;
@@ -21,10 +21,10 @@ struct uw_record { /* the pointers are borrowed from the bytes that were read */
  * bytes, or to 8 bytes in segments with that alignment (gABI); any other align means 4. The last
  * note may lack its padding. Return false at the end, and if a note reaches beyond it.
  */
-bool uw_note_next(struct uw_bytes *notes, uint64_t align, struct uw_record *out);
+bool uw_note_next(struct uw_bytes *notes, uint64_t align, struct uw_note *out);
 
 /* Return whether a note has this type and this owner, such as "GNU". */
-bool uw_note_is(const struct uw_record *note, const char *owner, uint32_t type);
+bool uw_note_is(const struct uw_note *note, const char *owner, uint32_t type);
 
 /*
  * Find the first build-id (NT_GNU_BUILD_ID) among notes. Return false, and leave *out unchanged, if

@@ -105,7 +105,7 @@ static void read_heads(struct UCD_info *u, int fd)
 	u->n_segments = head.e_phnum;
 	for (size_t i = 0; i < u->n_segments; i++) {
 		struct uw_bytes notes;
-		struct uw_record n;
+		struct uw_note n;
 
 		if (u->segments[i].p_type != PT_NOTE)
 			continue;
