@@ -2,7 +2,7 @@
 #include "agent/array.h"
 #include "agent/export/export.h"
 #include "agent/export/json.h"
-#include "agent/export/lines.h"
+#include "agent/export/line_formats.h"
 #include "agent/textbuf.h"
 
 #include "unwinder/unwinder.h"

@@ -1,5 +1,5 @@
-/* agent/export/spans.c: finds the segments that the locations of a profile lie in. */
-#include "agent/export/spans.h"
+/* agent/export/segments.c: finds the segments that the locations of a profile lie in. */
+#include "agent/export/segments.h"
 
 #include "agent/array.h"
 #include "unwinder/unwinder.h"

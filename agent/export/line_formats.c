@@ -1,5 +1,5 @@
-/* agent/export/lines.c: the line formats text, TSV and JSON. */
-#include "agent/export/lines.h"
+/* agent/export/line_formats.c: the line formats text, TSV and JSON. */
+#include "agent/export/line_formats.h"
 
 #include "agent/export/json.h"
 #include "agent/sanitize.h"

@@ -1,9 +1,9 @@
 /*
- * agent/export/lines.h: writes one sample with its frames as text, TSV or JSON. The samples are
+ * agent/export/line_formats.h: writes one sample with its frames as text, TSV or JSON. The samples are
  * walked ones (sample_lines.c) or those of a profile (profile_lines.c).
  */
-#ifndef AGENT_EXPORT_LINES_H
-#define AGENT_EXPORT_LINES_H
+#ifndef AGENT_EXPORT_LINE_FORMATS_H
+#define AGENT_EXPORT_LINE_FORMATS_H
 
 #include <stdbool.h>
 #include <stddef.h>
