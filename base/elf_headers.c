@@ -19,7 +19,7 @@ static bool is_narrow(const struct uw_elf_headers *h)
 	return h->file.e_ident[EI_CLASS] == ELFCLASS32;
 }
 
-/* Read n entries of entsize bytes each, which must be want bytes. */
+/* Read n entries of want bytes each. -EBADMSG: the file has them with another size, entsize. */
 static int load_entries(const struct uw_source *source, uint64_t off, uint64_t n, size_t want,
 			size_t entsize, void **out)
 {

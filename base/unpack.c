@@ -43,7 +43,10 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Fill out, chunk by chunk, from the one stream that in has. -EBADMSG: the sizes do not match. */
+/*
+ * Decompress the zlib stream in `in` into out, chunk by chunk, so that it can be stopped. -EBADMSG: the
+ * sizes do not match.
+ */
 static int inflate_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
 {
 	z_stream z = { 0 };
@@ -72,7 +75,7 @@ static int inflate_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t 
 	return err;
 }
 
-/* Fill out, chunk by chunk, from the frames that in has. -EBADMSG: the sizes do not match. */
+/* Do the same with the zstd frames in `in`. */
 static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
 {
 	ZSTD_DCtx *zstd = ZSTD_createDCtx();

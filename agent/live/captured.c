@@ -132,7 +132,6 @@ static void make_alloc(uint64_t interval, const struct capture_alloc *alloc, str
 	s->period += !s->period;
 }
 
-/* Copy the allocation out of the record, in which it need not be aligned. */
 void live_captured_sample(const struct capture_head *head, uint64_t interval,
 			  struct uw_region regions[LIVE_REGIONS_MAX], struct event *event)
 {
@@ -164,6 +163,7 @@ void live_captured_sample(const struct capture_head *head, uint64_t interval,
 	if (head->flags & CAPTURE_ALLOC) {
 		struct capture_alloc alloc;
 
+		/* it need not be aligned in the record */
 		memcpy(&alloc, bytes + alloc_at(head), sizeof(alloc));
 		make_alloc(interval, &alloc, s);
 	}

@@ -1,6 +1,6 @@
 /*
- * agent/owc/owc_format.c: the boot id, which tells whether a capture file was recorded since
- * this machine was booted, and the sizes of records.
+ * agent/owc/owc_format.c: reads this machine's boot id, by which a capture file shows whether it was
+ * recorded since the machine was booted, and decodes the sizes of records.
  */
 #include "agent/owc/owc_format.h"
 

@@ -21,6 +21,7 @@ void procfs_set_path(struct event_mapping *mapping, char *path)
 	mapping->path = path;
 }
 
+/* Restore newlines only: the kernel escapes nothing else in this file (proc_pid_maps(5)). */
 int procfs_maps_line(char *line, struct event_mapping *mapping)
 {
 	struct event_mapping m = { 0 };

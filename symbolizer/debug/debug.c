@@ -54,7 +54,8 @@ int sym_unit_text(struct dw_unit *u, uint16_t attribute, char *out, size_t room)
 }
 
 /*
- * Store the interned path in the table, plus 1 so that 0 means none: many rows have the same file.
+ * Intern the path of a line table's file, and set *out to its number. Many rows have the same file, so
+ * the table caches the number + 1; 0: not interned yet.
  */
 int sym_debug_path(struct sym_debug *d, const struct dw_file *file, struct dw_table *table,
 		   uint32_t index, const char *dir, uint32_t *out)

@@ -15,7 +15,7 @@
 int uw_table_base(const struct uw_table_source *source, uint64_t *base);
 
 /*
- * Make a blob; the caller frees it. The last row is where the table ends. -ENOTSUP: there is more
+ * Make a blob; the caller frees it. The last row only marks where the table ends. -ENOTSUP: there is more
  * than a table can hold. -ENOMEM.
  */
 int uw_table_pack(const struct uw_table_source *source, const struct uw_table_rows *rows,

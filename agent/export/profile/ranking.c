@@ -77,7 +77,7 @@ static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struc
 	return row_id(r, f->name, module->name);
 }
 
-/* Return whether the sample has a function that is not to be skipped. */
+/* Return whether the sample has a function that is not in passed_over. */
 static bool has_others(const struct stacks *s, const struct stacks_sample *sample,
 		       const bool *passed_over)
 {

@@ -77,7 +77,7 @@ static int put_location(struct repacking *r, uint32_t id)
 {
 	const struct stacks_location *l = &r->s->locations[id];
 	const struct stacks_line *from = &r->s->lines[l->first_line];
-	/* A location without a symbol stays without a function: its place is not a function. */
+	/* A location without a symbol has no function: the name that it has here is FILE+0xOFFSET. */
 	size_t n = r->s->functions[from->function].placed ? 0 : l->n_lines;
 	struct pprof_line *lines = calloc(n + 1, sizeof(*lines));
 
@@ -103,7 +103,7 @@ static uint64_t label_id(struct repacking *r, uint32_t id)
 	return r->labels[id];
 }
 
-/* Write a sample; one of the base with negative values and the label pprof::base. */
+/* Write a sample. A sample of the base profile gets negative values and the label pprof::base. */
 static int put_sample(struct repacking *r, size_t number, int64_t *values)
 {
 	const struct stacks *s = r->s;
