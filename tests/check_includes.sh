@@ -8,25 +8,17 @@ failures=0
 
 # $1 directory, $2 extended regex of allowed "…" includes, $3 extended regex of forbidden <…> includes
 check() {
-	local folder=$1 allowed=$2 forbidden=$3 file line include
-	while IFS=: read -r file line include; do
+	local folder=$1 allowed=$2 forbidden=$3 file line text all include='#[[:space:]]*include[[:space:]]*'
+	all=$(grep -rnE "^[[:space:]]*$include" --include='*.[ch]' "$folder" 2>/dev/null)
+	while IFS=: read -r file line text; do
 		[ -n "$file" ] || continue
-		include=${include#*include}
-		case ${include//[[:space:]]/} in
-		\"*)
-			include=${include#*\"}; include=${include%%\"*}
-			if ! [[ $include =~ ^($allowed)$ ]]; then
-				echo "$file:$line: $folder/ may not include \"$include\""
-				failures=$((failures + 1))
-			fi ;;
-		\<*)
-			include=${include#*<}; include=${include%%>*}
-			if [[ $include =~ ^($forbidden)$ || $include =~ ^(schema|unwinder|symbolizer|proto|agent|tests)/ ]]; then
-				echo "$file:$line: $folder/ may not include <$include>"
-				failures=$((failures + 1))
-			fi ;;
-		esac
-	done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include' --include='*.[ch]' "$folder" 2>/dev/null)
+		[[ $text =~ (\"[^\"]*\"|\<[^\>]*\>) ]]
+		echo "$file:$line: $folder/ may not include ${BASH_REMATCH[1]}"
+		failures=$((failures + 1))
+	done < <(
+		grep -E "$include\"" <<<"$all" | grep -vE "$include\"($allowed)\""
+		grep -E "$include<($forbidden|(schema|unwinder|symbolizer|proto|agent|tests)/[^>]*)>" <<<"$all"
+	)
 }
 
 own='(sqlite3|protobuf-c/.*|bpf/.*|microhttpd|curl/.*|nettle/.*)\.h'
