@@ -173,6 +173,6 @@ fi
 
 # No process to unwind.
 "$offwind" unwind -q --format tsv --no-inline --pid 4194303 > "$work/none.tsv" 2> "$work/none.err" && failed=1
-grep -q 'process 4194303: there is none' "$work/none.err" || { cat "$work/none.err"; failed=1; }
+grep -q 'process 4194303: no such process' "$work/none.err" || { cat "$work/none.err"; failed=1; }
 rm -f "$work/gone.$pid"
 exit $failed
