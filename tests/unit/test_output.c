@@ -108,7 +108,7 @@ static void test_a_full_disk_is_an_error_of_commit(void)
 	CHECK(fputs("lost", output_file(&out)) >= 0, "buffered");
 	CHECK(output_commit(&out) == -ENOSPC, "said at commit");
 	CHECK(!access("/dev/full", F_OK), "and the device is not removed");
-	CHECK(output_open(&out, "/nonexistent/file") == -ENOENT, "no folder");
+	CHECK(output_open(&out, "/proc/nonexistent/file") == -ENOENT, "no directory");
 	output_abort(&out);
 }
 

@@ -227,7 +227,7 @@ static void test_exit_codes(void)
 	CHECK(run("--type=gpu", path) == CMD_FAILED, "no such type");
 	CHECK(run("--type=samples", path) == CMD_DONE, "a type");
 	CHECK(run("--help", NULL) == CMD_DONE, "help");
-	CHECK(run("/nonexistent", NULL) == CMD_FAILED, "no such file");
+	CHECK(run("/proc/nonexistent", NULL) == CMD_FAILED, "no such file");
 	file = fopen(path, "w");
 	CHECK(file && fputs("no profile\n", file) > 0 && !fclose(file), "damage");
 	CHECK(run(path, NULL) == CMD_FAILED, "a damaged file");
