@@ -2,7 +2,7 @@
  * unwinder/rule/lookup.c: finds the rule at an address of an object: in the compiled table, in the
  * unwind sections, or by the code itself.
  *
- * uw_object_rule and uw_object_packed_from go through these questions and take the first answer:
+ * uw_object_rule and uw_object_packed go through these questions and take the first answer:
  *
  *   1. Does a row of the compiled table cover the address? A row cannot know a signal trampoline
  *      without an FDE, so the code is looked at where the row may reach over one (at_trampoline).
@@ -452,35 +452,25 @@ int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct
 	return err;
 }
 
-bool uw_object_inside(const struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed)
+uint64_t uw_object_look(const struct uw_object *object, uint64_t lookup, bool exact, bool *inside)
 {
 	const struct uw_table *table = uw_object_table(object);
-	bool inside = false;
 
-	if (table)
-		*packed = uw_table_look(table, lookup, exact, &inside);
-	return inside;
+	*inside = false;
+	return table ? uw_table_look(table, lookup, exact, inside) : TABLE_NONE;
 }
 
-int uw_object_packed_from(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed,
-			  uint8_t *stepper, struct uw_rule *rule, enum uw_rule_origin *from)
+int uw_object_packed_outside(struct uw_object *object, uint64_t lookup, bool exact,
+			     uint64_t *packed, uint8_t *stepper, struct uw_rule *rule,
+			     enum uw_rule_origin *from)
 {
-	const struct uw_table *table = uw_object_table(object);
 	struct uw_row row;
-	uint64_t found;
-	bool inside;
 	int err;
 
-	if (table) {
-		found = uw_table_look(table, lookup, exact, &inside);
-		if (inside || (uw_packed_kind(found) != TABLE_NONE &&
-			       !at_trampoline(object, lookup, exact))) {
-			*packed = found;
-			*stepper = UW_STEPPER_CFI;
-			*from = inside ? UW_ORIGIN_INSIDE : UW_ORIGIN_STORED;
-			return 0;
-		}
-	}
+	*stepper = UW_STEPPER_CFI;
+	*from = UW_ORIGIN_STORED;
+	if (uw_packed_kind(*packed) != TABLE_NONE && !at_trampoline(object, lookup, exact))
+		return 0;
 	*from = UW_ORIGIN_MADE;
 	err = uw_object_interpret(object, lookup, exact, rule);
 	if (err)
@@ -496,8 +486,13 @@ int uw_object_packed(struct uw_object *object, uint64_t lookup, bool exact, uint
 {
 	struct uw_rule rule;
 	enum uw_rule_origin from;
+	bool inside;
 
-	return uw_object_packed_from(object, lookup, exact, packed, stepper, &rule, &from);
+	*packed = uw_object_look(object, lookup, exact, &inside);
+	*stepper = UW_STEPPER_CFI;
+	return inside ? 0
+		      : uw_object_packed_outside(object, lookup, exact, packed, stepper, &rule,
+						 &from);
 }
 
 /* ---- functions ------------------------------------------------------------------ */
@@ -548,22 +543,16 @@ int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start
 	return err;
 }
 
-bool uw_object_may_begin(const struct uw_object *object, uint64_t vaddr)
-{
-	const struct uw_table *table = uw_object_table(object);
-
-	/* Just before most return addresses, the calling function goes on: the table shows that. */
-	return vaddr % UW_ENTRY_ALIGN == 0 && !(table && uw_table_inside(table, vaddr - 1, false));
-}
-
 bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
 {
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	const struct uw_table *table = uw_object_table(object);
 	struct uw_rule rule;
 	struct uw_code code;
 	uint64_t start, end;
 
-	if (!uw_object_may_begin(object, vaddr))
+	/* Just before most return addresses, the calling function goes on: the table shows that. */
+	if (vaddr % UW_ENTRY_ALIGN != 0 || (table && uw_table_inside(table, vaddr - 1, false)))
 		return false;
 	/* Check for a call before vaddr first: that is faster than looking up functions. */
 	return !uw_object_code(object, vaddr, buffer, &code) &&

@@ -41,9 +41,6 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 #define UW_ENTRY_ALIGN 16
 bool uw_object_begins(struct uw_object *object, uint64_t vaddr);
 
-/* Return whether uw_object_begins has to look at the code; false: no function begins there. */
-bool uw_object_may_begin(const struct uw_object *object, uint64_t vaddr);
-
 /*
  * Return whether unwind information covers vaddr itself. Padding after a function does not count.
  */
@@ -60,7 +57,7 @@ const struct uw_table *uw_object_table(const struct uw_object *object);
 int uw_object_packed(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed,
 		     uint8_t *stepper);
 
-/* Where uw_object_packed_from found a packed rule. */
+/* Where a packed rule was found. */
 enum uw_rule_origin {
 	UW_ORIGIN_INSIDE, /* in a row of the table that surely covers this code */
 	UW_ORIGIN_STORED, /* in a row that may extend over a gap, or in a cache */
@@ -68,18 +65,20 @@ enum uw_rule_origin {
 };
 
 /*
- * Return whether a row of the compiled table surely covers lookup; *packed is then its packed rule.
- * It may be written to otherwise, too.
+ * The two steps of uw_object_packed, for callers with a cache between them. First look into the
+ * compiled table: return the packed rule of the row at lookup, TABLE_NONE if there is none. *inside
+ * says whether the row surely covers lookup; if so, this is the rule.
  */
-bool uw_object_inside(const struct uw_object *object, uint64_t lookup, bool exact,
-		      uint64_t *packed);
+uint64_t uw_object_look(const struct uw_object *object, uint64_t lookup, bool exact, bool *inside);
 
 /*
- * Do the same as uw_object_packed, and return where the rule is from. With UW_ORIGIN_MADE, *rule is
- * what uw_object_rule would give, unless the call failed.
+ * Then, if the row does not surely cover lookup: turn *packed from what uw_object_look returned
+ * into the rule, and return where it is from. With UW_ORIGIN_MADE, *rule is what uw_object_rule
+ * would give, unless the call failed.
  */
-int uw_object_packed_from(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed,
-			  uint8_t *stepper, struct uw_rule *rule, enum uw_rule_origin *from);
+int uw_object_packed_outside(struct uw_object *object, uint64_t lookup, bool exact,
+			     uint64_t *packed, uint8_t *stepper, struct uw_rule *rule,
+			     enum uw_rule_origin *from);
 
 /* Return the open ELF file, borrowed for the object's life. */
 const struct uw_elf *uw_object_elf(const struct uw_object *object);

@@ -41,13 +41,14 @@ int uw_facts_packed(struct uw_code_facts *facts, struct uw_object *object, uint6
 		    enum uw_rule_origin *from)
 {
 	struct uw_code_fact *fact;
+	bool inside;
 	int err;
 
-	if (uw_object_inside(object, lookup, exact, packed)) {
-		*stepper = UW_STEPPER_CFI;
-		*from = UW_ORIGIN_INSIDE;
+	*packed = uw_object_look(object, lookup, exact, &inside);
+	*stepper = UW_STEPPER_CFI;
+	*from = UW_ORIGIN_INSIDE;
+	if (inside)
 		return 0;
-	}
 	fact = fact_of(facts, object, lookup, exact);
 	if (fact->known & UW_KNOWS_RULE) {
 		*packed = fact->packed;
@@ -55,9 +56,7 @@ int uw_facts_packed(struct uw_code_facts *facts, struct uw_object *object, uint6
 		*from = UW_ORIGIN_STORED;
 		return fact->err;
 	}
-	*packed = 0;
-	*stepper = UW_STEPPER_CFI;
-	err = uw_object_packed_from(object, lookup, exact, packed, stepper, rule, from);
+	err = uw_object_packed_outside(object, lookup, exact, packed, stepper, rule, from);
 	set_rule(fact, err, *packed, *stepper);
 	return err;
 }
@@ -116,7 +115,7 @@ bool uw_facts_begins(struct uw_code_facts *facts, struct uw_object *object, uint
 {
 	struct uw_code_fact *fact;
 
-	if (!uw_object_may_begin(object, pc))
+	if (pc % UW_ENTRY_ALIGN != 0) /* most addresses, for which no slot is needed */
 		return false;
 	fact = fact_at(facts, object, pc, false);
 	if (!(fact->known & UW_KNOWS_BEGINS)) {

@@ -51,8 +51,9 @@ struct uw_code_facts { /* all zero: empty */
 };
 
 /*
- * Look up a packed rule as uw_object_packed_from does. A row of the table that surely covers lookup
- * is as fast as the cache, and is used first.
+ * Look up a packed rule as uw_object_packed does, and return where it is from. A row of the table
+ * that surely covers lookup is as fast as the cache, and is used first. With UW_ORIGIN_MADE, *rule
+ * is what uw_object_rule would give, unless the call failed.
  */
 int uw_facts_packed(struct uw_code_facts *facts, struct uw_object *object, uint64_t lookup,
 		    bool exact, uint64_t *packed, uint8_t *stepper, struct uw_rule *rule,
