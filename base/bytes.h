@@ -67,6 +67,12 @@ static inline uint64_t uw_bytes_left(const struct uw_bytes *b)
 	return (uint64_t)(b->end - b->pos);
 }
 
+/* Read 2 unchecked bytes. */
+static inline uint16_t uw_bytes_little2(const uint8_t *p)
+{
+	return (uint16_t)((uint32_t)p[0] | (uint32_t)p[1] << 8);
+}
+
 /* Read 4 unchecked bytes. On little-endian hosts compilers make one load of this. */
 static inline uint32_t uw_bytes_little(const uint8_t *p)
 {
@@ -90,7 +96,7 @@ static inline uint16_t uw_bytes_u16(struct uw_bytes *b)
 {
 	const uint8_t *p = uw_bytes_advance(b, 2);
 
-	return p ? (uint16_t)((uint32_t)p[0] | (uint32_t)p[1] << 8) : 0;
+	return p ? uw_bytes_little2(p) : 0;
 }
 
 static inline uint32_t uw_bytes_u32(struct uw_bytes *b)

@@ -49,14 +49,4 @@ static inline void owc_put_u64(uint8_t *to, uint64_t value)
 	owc_put_u32(to + 4, (uint32_t)(value >> 32));
 }
 
-static inline uint32_t owc_get_u32(const uint8_t *from)
-{
-	return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
-
-static inline uint64_t owc_get_u64(const uint8_t *from)
-{
-	return owc_get_u32(from) | (uint64_t)owc_get_u32(from + 4) << 32;
-}
-
 #endif

@@ -11,6 +11,7 @@
 #include "agent/array.h"
 #include "agent/io.h"
 #include "agent/owc/owc_format.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -178,7 +179,7 @@ static int read_skippable(struct owc *o, uint32_t magic)
 		return end(o, err, in->off, "%s", strerror(-err));
 	if (got < sizeof(head))
 		return end(o, -EBADMSG, start, "the index is cut short");
-	size = owc_get_u32(head);
+	size = uw_bytes_little(head);
 	if (magic == OWC_SKIPPABLE && (size < sizeof(tail) || o->indexed))
 		return end(o, -EBADMSG, start, "damaged index");
 	left = magic == OWC_SKIPPABLE ? size - sizeof(tail) : size;
@@ -200,8 +201,8 @@ static int read_skippable(struct owc *o, uint32_t magic)
 		return end(o, err, in->off, "%s", strerror(-err));
 	if (got < sizeof(tail))
 		return end(o, -EBADMSG, start, "the index is cut short");
-	if (memcmp(tail + 16, OWC_FOOTER_MAGIC, 8) || owc_get_u64(tail) != start ||
-	    owc_get_u32(tail + 8) != size - sizeof(tail) || owc_get_u32(tail + 12) != crc)
+	if (memcmp(tail + 16, OWC_FOOTER_MAGIC, 8) || uw_bytes_little8(tail) != start ||
+	    uw_bytes_little(tail + 8) != size - sizeof(tail) || uw_bytes_little(tail + 12) != crc)
 		return end(o, -EBADMSG, start, "damaged index");
 	if (!o->trailer)
 		return end(o, -EBADMSG, start, "an index before the trailer");
@@ -248,7 +249,7 @@ static int next_frame(struct owc *o)
 		}
 		if (got < sizeof(magic))
 			return end(o, -EBADMSG, o->in.off - got, "the file is cut short here");
-		word = owc_get_u32(magic);
+		word = uw_bytes_little(magic);
 		if ((word & ~0xfu) == OWC_SKIPPABLE) {
 			err = read_skippable(o, word);
 			if (err)
@@ -427,15 +428,15 @@ static void read_index(struct owc *o)
 	if (io_read_at(o->in.fd, (uint64_t)size - sizeof(footer), footer, sizeof(footer)) ||
 	    memcmp(footer + 16, OWC_FOOTER_MAGIC, 8))
 		return;
-	off = owc_get_u64(footer);
-	n = owc_get_u32(footer + 8);
+	off = uw_bytes_little8(footer);
+	n = uw_bytes_little(footer + 8);
 	room = (uint64_t)size - sizeof(footer) - 8;
 	if (n > OWC_INDEX_MAX || n > room || off != room - n || off < OWC_HEAD_SIZE)
 		return;
 	packed = malloc(n + 1u);
 	arena_init(&arena, (size_t)OWC_INDEX_MAX * 8);
 	if (packed && !io_read_at(o->in.fd, off + 8, packed, n) &&
-	    (uint32_t)crc32(0, packed, (uInt)n) == owc_get_u32(footer + 12))
+	    (uint32_t)crc32(0, packed, (uInt)n) == uw_bytes_little(footer + 12))
 		index = offwind__capture__index__unpack(&arena.allocator, n, packed);
 	if (index)
 		symbols_by_index(o, index, off);
@@ -473,10 +474,10 @@ static int begin(struct owc *o)
 		return end(o, -EBADMSG, 0, "not a capture file");
 	if (got < sizeof(head))
 		return end(o, -EBADMSG, got, "the file is cut short here");
-	if (owc_get_u32(head + 8) != OWC_VERSION)
+	if (uw_bytes_little(head + 8) != OWC_VERSION)
 		return end(o, -ENOTSUP, 8, "capture file version %u, this program reads %d",
-			   owc_get_u32(head + 8), OWC_VERSION);
-	skip = owc_get_u32(head + 12);
+			   uw_bytes_little(head + 8), OWC_VERSION);
+	skip = uw_bytes_little(head + 12);
 	if (skip != sizeof(head))
 		return end(o, -EBADMSG, 12, "a head of %zu bytes", skip);
 	rc = next_frame(o);

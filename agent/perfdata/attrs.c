@@ -109,7 +109,7 @@ static const struct perfdata_attr *attr_at(const struct perfdata_attrs *attrs, c
 
 	if (size < 8 || at > size - 8)
 		return NULL;
-	id = perfdata_u64(body + at);
+	id = uw_bytes_little8(body + at);
 	return id ? find(attrs, id) : &attrs->attrs[0];
 }
 
@@ -140,7 +140,7 @@ bool perfdata_sample_time(const struct perfdata_attr *attr, const uint8_t *body,
 	at = (size_t)bits(type & (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID)) * 8;
 	if (size < 8 || at > size - 8)
 		return false;
-	*time_ns = perfdata_u64(body + at);
+	*time_ns = uw_bytes_little8(body + at);
 	return true;
 }
 
@@ -153,7 +153,7 @@ bool perfdata_record_time(const struct perfdata_attr *attr, const uint8_t *body,
 	if (!(type & PERF_SAMPLE_TIME) || !attr->attr.sample_id_all || attr->trailer > size)
 		return false;
 	at = size - attr->trailer + (type & PERF_SAMPLE_TID ? 8 : 0);
-	*time_ns = perfdata_u64(body + at);
+	*time_ns = uw_bytes_little8(body + at);
 	return true;
 }
 
@@ -320,6 +320,6 @@ int perfdata_attrs_add(struct perfdata_attrs *attrs, const uint8_t *bytes, size_
 	}
 	attrs->attrs[attrs->n++] = new;
 	for (size_t i = 0; !err && i < n_ids; i++)
-		err = set_id(attrs, perfdata_u64(ids + 8 * i), (uint32_t)attrs->n - 1);
+		err = set_id(attrs, uw_bytes_little8(ids + 8 * i), (uint32_t)attrs->n - 1);
 	return err;
 }

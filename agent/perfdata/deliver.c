@@ -72,9 +72,9 @@ static int record_bytes(struct perfdata *p, const struct perfdata_entry *entry, 
 	 * The type was checked when the record was scanned. Another size now means that the file
 	 * has changed.
 	 */
-	if (perfdata_u16(p->scratch + 6) != size)
+	if (uw_bytes_little2(p->scratch + 6) != size)
 		return -EBADMSG;
-	if (*have < size && perfdata_u32(p->scratch) != PERF_RECORD_SAMPLE) {
+	if (*have < size && uw_bytes_little(p->scratch) != PERF_RECORD_SAMPLE) {
 		err = load(p, *have - PERFDATA_RECORD_HEADER_SIZE,
 			   size - PERFDATA_RECORD_HEADER_SIZE);
 		*have = size;
@@ -171,8 +171,8 @@ void perfdata_deliver(struct perfdata *p, const struct perfdata_entry *entry)
 					      : strerror(-n));
 		return;
 	}
-	record.type = perfdata_u32(bytes);
-	record.misc = perfdata_u16(bytes + 4);
+	record.type = uw_bytes_little(bytes);
+	record.misc = uw_bytes_little2(bytes + 4);
 	record.body = bytes + PERFDATA_RECORD_HEADER_SIZE;
 	record.size = PERFDATA_ENTRY_SIZE(entry->order) - PERFDATA_RECORD_HEADER_SIZE;
 	have -= PERFDATA_RECORD_HEADER_SIZE;

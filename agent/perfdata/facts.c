@@ -112,7 +112,7 @@ int perfdata_facts_build_id(struct perfdata_facts *facts, const uint8_t *record,
 	length = strnlen(name, size - BUILD_ID_NAME_AT);
 	if (length == size - BUILD_ID_NAME_AT)
 		return -EBADMSG;
-	misc = perfdata_u16(record + 4);
+	misc = uw_bytes_little2(record + 4);
 	if (misc & PERFDATA_MISC_BUILD_ID_SIZE)
 		id.size = record[BUILD_ID_SIZE_AT];
 	if (id.size > 20)
@@ -133,7 +133,7 @@ int perfdata_facts_build_id(struct perfdata_facts *facts, const uint8_t *record,
 static int read_build_ids(struct perfdata_facts *facts, const uint8_t *bytes, size_t size)
 {
 	while (size >= PERFDATA_RECORD_HEADER_SIZE) {
-		size_t one = perfdata_u16(bytes + 6);
+		size_t one = uw_bytes_little2(bytes + 6);
 		int err = one <= size ? perfdata_facts_build_id(facts, bytes, one) : -EBADMSG;
 
 		if (err)
@@ -153,7 +153,7 @@ static int take_string(const uint8_t **bytes, size_t *size, const char **out, si
 
 	if (*size < 4)
 		return -EBADMSG;
-	n = perfdata_u32(*bytes);
+	n = uw_bytes_little(*bytes);
 	if (n > *size - 4)
 		return -EBADMSG;
 	*out = (const char *)*bytes + 4;
@@ -193,7 +193,7 @@ static int read_command(struct perfdata_facts *facts, const uint8_t *bytes, size
 
 	if (size < 4)
 		return -EBADMSG;
-	n = perfdata_u32(bytes);
+	n = uw_bytes_little(bytes);
 	bytes += 4;
 	size -= 4;
 	for (uint32_t i = 0; i < n && used + 1 < sizeof(facts->command); i++) {
@@ -220,8 +220,8 @@ static int read_event_names(struct perfdata_attrs *attrs, const uint8_t *bytes, 
 
 	if (size < 8)
 		return -EBADMSG;
-	n = perfdata_u32(bytes);
-	attr_size = perfdata_u32(bytes + 4);
+	n = uw_bytes_little(bytes);
+	attr_size = uw_bytes_little(bytes + 4);
 	bytes += 8;
 	size -= 8;
 	for (uint32_t i = 0; i < n; i++) {
@@ -232,7 +232,7 @@ static int read_event_names(struct perfdata_attrs *attrs, const uint8_t *bytes, 
 
 		if (size < 4 || attr_size > size - 4)
 			return -EBADMSG;
-		n_ids = perfdata_u32(bytes + attr_size);
+		n_ids = uw_bytes_little(bytes + attr_size);
 		bytes += attr_size + 4;
 		size -= attr_size + 4;
 		err = take_string(&bytes, &size, &name, &room);
@@ -241,7 +241,7 @@ static int read_event_names(struct perfdata_attrs *attrs, const uint8_t *bytes, 
 		if (n_ids > size / 8)
 			return -EBADMSG;
 		if (n_ids)
-			perfdata_attrs_name(attrs, perfdata_u64(bytes), name, room);
+			perfdata_attrs_name(attrs, uw_bytes_little8(bytes), name, room);
 		else
 			perfdata_attrs_name_nth(attrs, i, name, room);
 		bytes += 8 * (size_t)n_ids;
@@ -255,8 +255,8 @@ static int read_clock(struct perfdata_facts *facts, const uint8_t *bytes, size_t
 {
 	if (size < 24)
 		return -EBADMSG;
-	facts->wall_ns = perfdata_u64(bytes + 8);
-	facts->clock_ns = perfdata_u64(bytes + 16);
+	facts->wall_ns = uw_bytes_little8(bytes + 8);
+	facts->clock_ns = uw_bytes_little8(bytes + 16);
 	facts->has_clock = true;
 	return 0;
 }

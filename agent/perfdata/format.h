@@ -21,10 +21,11 @@
 #ifndef AGENT_PERFDATA_FORMAT_H
 #define AGENT_PERFDATA_FORMAT_H
 
+#include "base/bytes.h"
+
 #include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 enum {
 	PERFDATA_PIPE_HEADER_SIZE = 16,
@@ -79,34 +80,6 @@ enum { PERFDATA_MISC_BUILD_ID_SIZE = 1 << 15 }; /* in HEADER_BUILD_ID: its size 
 /* Missing in the oldest <linux/perf_event.h> that this builds with. */
 enum { PERFDATA_FORMAT_LOST = 1 << 4, PERFDATA_BRANCH_COUNTERS = 1 << 19 };
 
-/*
- * Records can have any alignment after a compressed one, so these functions read unaligned
- * numbers.
- */
-static inline uint64_t perfdata_u64(const uint8_t *p)
-{
-	uint64_t value;
-
-	memcpy(&value, p, sizeof(value));
-	return value;
-}
-
-static inline uint32_t perfdata_u32(const uint8_t *p)
-{
-	uint32_t value;
-
-	memcpy(&value, p, sizeof(value));
-	return value;
-}
-
-static inline uint16_t perfdata_u16(const uint8_t *p)
-{
-	uint16_t value;
-
-	memcpy(&value, p, sizeof(value));
-	return value;
-}
-
 static inline bool perfdata_is_simpleperf(uint32_t type)
 {
 	return type >= PERFDATA_SIMPLEPERF;
@@ -115,10 +88,10 @@ static inline bool perfdata_is_simpleperf(uint32_t type)
 /* Return the size of the record with this header, or 0 if it cannot be the header of a record. */
 static inline uint32_t perfdata_record_size(const uint8_t *header)
 {
-	uint32_t type = perfdata_u32(header), size = perfdata_u16(header + 6);
+	uint32_t type = uw_bytes_little(header), size = uw_bytes_little2(header + 6);
 
 	if (perfdata_is_simpleperf(type))
-		size |= (uint32_t)perfdata_u16(header + 4) << 16;
+		size |= (uint32_t)uw_bytes_little2(header + 4) << 16;
 	if (!type || (type >= PERFDATA_TYPES && !perfdata_is_simpleperf(type)) ||
 	    type >= PERFDATA_SIMPLEPERF_TYPES || size < PERFDATA_RECORD_HEADER_SIZE)
 		return 0;

@@ -17,7 +17,8 @@ struct section {
 
 static struct section section_at(const uint8_t *bytes)
 {
-	return (struct section){ .off = perfdata_u64(bytes), .size = perfdata_u64(bytes + 8) };
+	return (struct section){ .off = uw_bytes_little8(bytes),
+				 .size = uw_bytes_little8(bytes + 8) };
 }
 
 /* Return whether all of the section is inside the file. */
@@ -134,15 +135,15 @@ static bool open_file(struct perfdata *p)
 		return false;
 	}
 	/* The first versions of the format had no features. */
-	has_features = perfdata_u64(header + 8) == PERFDATA_FILE_HEADER_SIZE;
-	if (!has_features && perfdata_u64(header + 8) != 72) {
+	has_features = uw_bytes_little8(header + 8) == PERFDATA_FILE_HEADER_SIZE;
+	if (!has_features && uw_bytes_little8(header + 8) != 72) {
 		perfdata_damage(p, -EBADMSG, 8, "a header cannot have %llu bytes",
-				(unsigned long long)perfdata_u64(header + 8));
+				(unsigned long long)uw_bytes_little8(header + 8));
 		return false;
 	}
 	attrs = section_at(header + 24);
 	data = section_at(header + 40);
-	read_attrs(p, &attrs, perfdata_u64(header + 16));
+	read_attrs(p, &attrs, uw_bytes_little8(header + 16));
 	if (p->err)
 		return false;
 	if (!p->attrs.n) {
@@ -199,7 +200,7 @@ bool perfdata_read_header(struct perfdata *p)
 				"written by perf before Linux 3.2, which is not supported");
 	else if (got < PERFDATA_PIPE_HEADER_SIZE || memcmp(head, "PERFILE2", 8) != 0)
 		perfdata_damage(p, -EBADMSG, 0, "not a recording of perf");
-	else if (perfdata_u64(head + 8) == PERFDATA_PIPE_HEADER_SIZE)
+	else if (uw_bytes_little8(head + 8) == PERFDATA_PIPE_HEADER_SIZE)
 		return open_pipe(p);
 	else
 		return open_file(p);

@@ -32,7 +32,7 @@ static const char *string_at(const struct perfdata_record *record, uint32_t at, 
 static bool is_kernels(const struct perfdata_record *record)
 {
 	return (record->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL ||
-	       perfdata_u32(record->body) == EVENT_PID_KERNEL;
+	       uw_bytes_little(record->body) == EVENT_PID_KERNEL;
 }
 
 /*
@@ -83,16 +83,16 @@ static void read_mmap2(const struct perfdata_record *record, struct event_mappin
 {
 	const uint8_t *body = record->body;
 
-	out->prot = perfdata_u32(body + 56) & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	out->prot = uw_bytes_little(body + 56) & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	if (has_build_id(record)) {
 		out->build_id.size = body[32];
 		memcpy(out->build_id.bytes, body + 36, body[32]);
 		return;
 	}
-	out->major = perfdata_u32(body + 32);
-	out->minor = perfdata_u32(body + 36);
-	out->inode = perfdata_u64(body + 40);
-	out->inode_generation = perfdata_u64(body + 48);
+	out->major = uw_bytes_little(body + 32);
+	out->minor = uw_bytes_little(body + 36);
+	out->inode = uw_bytes_little8(body + 40);
+	out->inode_generation = uw_bytes_little8(body + 48);
 }
 
 /* Make an EVENT_MAPPING. Return 1, or 0 if the record is not needed, or -EBADMSG. */
@@ -111,12 +111,12 @@ static int read_mapping(const struct perfdata_record *record, const struct perfd
 	if (is_guests(record))
 		return 0;
 	out->type = EVENT_MAPPING;
-	out->pid = is_kernels(record) ? EVENT_PID_KERNEL : perfdata_u32(record->body);
-	out->tid = perfdata_u32(record->body + 4);
-	*mapping = (struct event_mapping){ .start = perfdata_u64(record->body + 8),
-					   .off = perfdata_u64(record->body + 24),
+	out->pid = is_kernels(record) ? EVENT_PID_KERNEL : uw_bytes_little(record->body);
+	out->tid = uw_bytes_little(record->body + 4);
+	*mapping = (struct event_mapping){ .start = uw_bytes_little8(record->body + 8),
+					   .off = uw_bytes_little8(record->body + 24),
 					   .path = given };
-	length = perfdata_u64(record->body + 16);
+	length = uw_bytes_little8(record->body + 16);
 	/*
 	 * If the kernel hides its addresses, perf writes a mapping at address 0 that fills the
 	 * address space.
@@ -155,12 +155,12 @@ static int read_fork(const struct perfdata_record *record, struct event out[2])
 	bool made_by_perf = record->misc & PERF_RECORD_MISC_FORK_EXEC || !record->has_time;
 
 	out[0].type = record->type == PERF_RECORD_FORK ? EVENT_FORK : EVENT_EXIT;
-	out[0].pid = perfdata_u32(body);
-	out[0].tid = perfdata_u32(body + 8);
+	out[0].pid = uw_bytes_little(body);
+	out[0].tid = uw_bytes_little(body + 8);
 	if (out[0].type == EVENT_EXIT)
 		return 1;
-	out[0].fork.parent_pid = perfdata_u32(body + 4);
-	out[0].fork.parent_tid = perfdata_u32(body + 12);
+	out[0].fork.parent_pid = uw_bytes_little(body + 4);
+	out[0].fork.parent_tid = uw_bytes_little(body + 12);
 	/*
 	 * For processes that were running before the recording, perf writes a fork and then all of
 	 * their mappings. They do not inherit what the parent has mapped at that time, so an
@@ -188,8 +188,8 @@ static int read_comm(const struct perfdata_record *record, struct event out[2])
 	out[n].type = EVENT_COMM;
 	out[n].comm.comm = comm;
 	for (int i = 0; i <= n; i++) {
-		out[i].pid = perfdata_u32(record->body);
-		out[i].tid = perfdata_u32(record->body + 4);
+		out[i].pid = uw_bytes_little(record->body);
+		out[i].tid = uw_bytes_little(record->body + 4);
 	}
 	return n + 1;
 }
@@ -202,7 +202,7 @@ static int read_comm(const struct perfdata_record *record, struct event out[2])
  */
 static int read_lost(const struct perfdata_record *record, struct event *out)
 {
-	uint64_t n = perfdata_u64(record->body + (record->type == PERF_RECORD_LOST ? 8 : 0));
+	uint64_t n = uw_bytes_little8(record->body + (record->type == PERF_RECORD_LOST ? 8 : 0));
 
 	*out = (struct event){ .type = EVENT_LOST,
 			       .lost = { .reason = EVENT_LOST_RING_FULL, .n_samples = n } };
@@ -265,5 +265,5 @@ uint64_t perfdata_record_kernel_text(const struct perfdata_record *record,
 		read_mmap2(record, &mapping);
 	if (mapping.build_id.size)
 		*build_id = mapping.build_id;
-	return perfdata_u64(record->body + 24);
+	return uw_bytes_little8(record->body + 24);
 }

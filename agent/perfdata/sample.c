@@ -70,7 +70,7 @@ static uint64_t u64(struct reader *r)
 {
 	const uint8_t *p = take(r, 8);
 
-	return p ? perfdata_u64(p) : 0;
+	return p ? uw_bytes_little8(p) : 0;
 }
 
 /* Skip n entries of size bytes each. */
@@ -142,7 +142,7 @@ static void read_callchain(struct reader *r, struct perfdata_sample *sample, uns
 		return;
 	user = sample->kernel_ips + n;
 	for (uint64_t i = 0; i < n; i++) {
-		uint64_t ip = perfdata_u64(ips + 8 * i);
+		uint64_t ip = uw_bytes_little8(ips + 8 * i);
 
 		if (ip >= (uint64_t)PERF_CONTEXT_MAX)
 			whose = ip;
@@ -167,7 +167,7 @@ static void read_callchain(struct reader *r, struct perfdata_sample *sample, uns
 static void read_open_calls(const uint8_t *calls, uint64_t n, struct reader *r,
 			    struct perfdata_sample *sample, struct event_sample *out)
 {
-	uint64_t innermost = out->n_user_ips ? out->user_ips[0] : perfdata_u64(calls + 8);
+	uint64_t innermost = out->n_user_ips ? out->user_ips[0] : uw_bytes_little8(calls + 8);
 	uint32_t n_kernel = out->n_kernel_ips, n_all = n_kernel + 2 + (uint32_t)n;
 	uint64_t *ips =
 		reallocarray(NULL, n_all, sizeof(*ips)); /* n is limited by a record's size */
@@ -185,7 +185,7 @@ static void read_open_calls(const uint8_t *calls, uint64_t n, struct reader *r,
 	 * addresses.
 	 */
 	for (uint64_t i = 0; i < n; i++)
-		user[1 + i] = perfdata_u64(calls + BRANCH_SIZE * i) + 1;
+		user[1 + i] = uw_bytes_little8(calls + BRANCH_SIZE * i) + 1;
 	free(sample->kernel_ips);
 	sample->kernel_ips = ips;
 	sample->kernel_ips_room = n_all;
@@ -235,7 +235,7 @@ static void read_user_regs(struct reader *r, const struct perf_event_attr *attr,
 
 		if (reg < 0)
 			continue;
-		out->regs.value[reg] = perfdata_u64(values);
+		out->regs.value[reg] = uw_bytes_little8(values);
 		out->regs.known |= 1ull << reg;
 	}
 	out->has_user_regs = true;
@@ -365,7 +365,7 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 	if (type & PERF_SAMPLE_RAW) {
 		const uint8_t *size = take(r, 4);
 
-		skip(r, size ? perfdata_u32(size) : 0);
+		skip(r, size ? uw_bytes_little(size) : 0);
 	}
 	if (type & PERF_SAMPLE_BRANCH_STACK)
 		read_branches(r, &attr->attr, misc, sample, out);

@@ -101,12 +101,12 @@ void perfdata_take_attr(struct perfdata *p, uint64_t off, const uint8_t *attr, s
  */
 static void scan_user(struct perfdata *p, uint64_t off, const uint8_t *record, size_t size)
 {
-	uint32_t type = perfdata_u32(record);
+	uint32_t type = uw_bytes_little(record);
 	int err = 0;
 
 	switch (type) {
 	case PERFDATA_HEADER_ATTR: {
-		size_t attr = size >= 16 ? perfdata_u32(record + 12) : 0;
+		size_t attr = size >= 16 ? uw_bytes_little(record + 12) : 0;
 
 		if (!attr)
 			attr = PERF_ATTR_SIZE_VER0;
@@ -123,16 +123,16 @@ static void scan_user(struct perfdata *p, uint64_t off, const uint8_t *record, s
 	case PERFDATA_HEADER_FEATURE:
 		if (size < 16)
 			err = -EBADMSG;
-		else if (perfdata_u64(record + 8) < PERFDATA_FEATURES)
+		else if (uw_bytes_little8(record + 8) < PERFDATA_FEATURES)
 			err = perfdata_facts_feature(&p->facts, &p->attrs,
-						     (unsigned int)perfdata_u64(record + 8),
+						     (unsigned int)uw_bytes_little8(record + 8),
 						     record + 16, size - 16);
 		break;
 	case PERFDATA_EVENT_UPDATE:
 		if (size < 24)
 			err = -EBADMSG;
-		else if (perfdata_u64(record + 8) == PERFDATA_UPDATE_NAME)
-			perfdata_attrs_name(&p->attrs, perfdata_u64(record + 16),
+		else if (uw_bytes_little8(record + 8) == PERFDATA_UPDATE_NAME)
+			perfdata_attrs_name(&p->attrs, uw_bytes_little8(record + 16),
 					    (const char *)record + 24, size - 24);
 		break;
 	case PERFDATA_FINISHED_ROUND:
@@ -166,7 +166,7 @@ static bool read_time(const struct perfdata *p, const uint8_t *record, size_t si
 	bool stated;
 
 	size -= PERFDATA_RECORD_HEADER_SIZE;
-	if (perfdata_u32(record) == PERF_RECORD_SAMPLE)
+	if (uw_bytes_little(record) == PERF_RECORD_SAMPLE)
 		stated = perfdata_sample_time(perfdata_attrs_of_sample(&p->attrs, body, size), body,
 					      size, time_ns);
 	else
@@ -181,8 +181,8 @@ static bool read_time(const struct perfdata *p, const uint8_t *record, size_t si
  */
 static void find_kernel_text(struct perfdata *p, const uint8_t *bytes, size_t size)
 {
-	struct perfdata_record record = { .type = perfdata_u32(bytes),
-					  .misc = perfdata_u16(bytes + 4),
+	struct perfdata_record record = { .type = uw_bytes_little(bytes),
+					  .misc = uw_bytes_little2(bytes + 4),
 					  .body = bytes + PERFDATA_RECORD_HEADER_SIZE,
 					  .size = (uint32_t)size - PERFDATA_RECORD_HEADER_SIZE };
 	struct uw_build_id id = { .size = 0 };
@@ -204,7 +204,7 @@ static void scan_kernel(struct perfdata *p, const uint8_t *record, size_t got, u
 			bool copied)
 {
 	struct perfdata_entry entry = { .where = where };
-	uint32_t type = perfdata_u32(record), size = perfdata_u16(record + 6);
+	uint32_t type = uw_bytes_little(record), size = uw_bytes_little2(record + 6);
 	int err;
 
 	if (!gives_events(type))
@@ -236,10 +236,10 @@ static void scan_kernel(struct perfdata *p, const uint8_t *record, size_t got, u
  */
 static void scan_compressed(struct perfdata *p, uint64_t off, const uint8_t *record, size_t size)
 {
-	bool second = perfdata_u32(record) == PERFDATA_COMPRESSED2;
+	bool second = uw_bytes_little(record) == PERFDATA_COMPRESSED2;
 	size_t at = second ? 16 : 8;
 
-	if (size < at || (second && perfdata_u64(record + 8) > size - at)) {
+	if (size < at || (second && uw_bytes_little8(record + 8) > size - at)) {
 		PERFDATA_STOP(p, -EBADMSG, off, "a compressed record contradicts itself");
 		return;
 	}
@@ -247,9 +247,9 @@ static void scan_compressed(struct perfdata *p, uint64_t off, const uint8_t *rec
 		PERFDATA_STOP(p, -ENOMEM, off, "%s", strerror(ENOMEM));
 		return;
 	}
-	p->deflated =
-		(ZSTD_inBuffer){ .src = record + at,
-				 .size = second ? (size_t)perfdata_u64(record + 8) : size - at };
+	p->deflated = (ZSTD_inBuffer){ .src = record + at,
+				       .size = second ? (size_t)uw_bytes_little8(record + 8)
+						      : size - at };
 	p->deflated_off = off;
 	p->n_deflated += p->deflated.size;
 	p->inflating = true;
@@ -297,7 +297,7 @@ static bool scan_inflated(struct perfdata *p)
 
 	if (there < PERFDATA_RECORD_HEADER_SIZE)
 		return false;
-	type = perfdata_u32(record);
+	type = uw_bytes_little(record);
 	size = perfdata_record_size(record);
 	if (!size || size > PERFDATA_RECORD_MAX || type == PERFDATA_COMPRESSED ||
 	    type == PERFDATA_COMPRESSED2) {
@@ -340,12 +340,12 @@ static uint64_t payload_of(const uint8_t *record, size_t size)
 {
 	uint64_t stated;
 
-	switch (perfdata_u32(record)) {
+	switch (uw_bytes_little(record)) {
 	case PERFDATA_HEADER_TRACING_DATA: /* the record of simpleperf contains its data */
-		stated = size >= 12 ? perfdata_u32(record + 8) : 0;
+		stated = size >= 12 ? uw_bytes_little(record + 8) : 0;
 		return stated > size - 12 ? stated : 0;
 	case PERFDATA_AUXTRACE:
-		return size >= 16 ? perfdata_u64(record + 8) : 0;
+		return size >= 16 ? uw_bytes_little8(record + 8) : 0;
 	default:
 		return 0;
 	}
@@ -368,12 +368,12 @@ static void scan_next(struct perfdata *p)
 		return;
 	}
 	if (!err && got == size) {
-		type = perfdata_u32(record);
+		type = uw_bytes_little(record);
 		size = perfdata_record_size(record);
 		if (!size) {
 			PERFDATA_STOP(p, -EBADMSG, off,
 				      "no record where one must be (type %u, size %u)", type,
-				      perfdata_u16(record + 6));
+				      uw_bytes_little2(record + 6));
 			return;
 		}
 		if (perfdata_is_simpleperf(type)) {

@@ -2,6 +2,7 @@
 #include "agent/owc/owc.h"
 #include "agent/owc/owc_format.h"
 
+#include "base/bytes.h"
 #include "proto/capture.pb-c.h"
 #include "tests/check.h"
 
@@ -573,9 +574,9 @@ static void test_foreign_bytes_are_refused(void)
 static uint8_t *with_wrong_index(uint8_t *bytes, size_t *size)
 {
 	uint8_t *footer = bytes + *size - OWC_FOOTER_SIZE, *at;
-	size_t off = owc_get_u64(footer), n;
+	size_t off = uw_bytes_little8(footer), n;
 	Offwind__Capture__Index *index =
-		offwind__capture__index__unpack(NULL, owc_get_u32(footer + 8), bytes + off + 8);
+		offwind__capture__index__unpack(NULL, uw_bytes_little(footer + 8), bytes + off + 8);
 
 	CHECK(index && index->n_frames, "an index");
 	index->frames[index->n_frames - 1]->size--;
@@ -695,7 +696,7 @@ static void test_a_full_disk_leaves_no_part_of_the_index(void)
 			CHECK(!err && pread(fd, footer, sizeof(footer), size - OWC_FOOTER_SIZE) ==
 					      OWC_FOOTER_SIZE,
 			      "whole");
-			index = owc_get_u64(footer);
+			index = uw_bytes_little8(footer);
 			room = (off_t)index - 1;
 		} else {
 			bool whole = room == size;
