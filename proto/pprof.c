@@ -2,6 +2,7 @@
 #include "proto/pprof.h"
 
 #include "base/growth.h"
+#include "base/hash.h"
 #include "proto/pprof_builder.h"
 #include "proto/utf8.h"
 #include "proto/wire.h"
@@ -103,74 +104,14 @@ static uint64_t hash_bytes(const void *bytes, size_t size)
 	return h ^ h >> 32;
 }
 
-/* Keep the table at most half full. Return false on error. */
-static bool table_grow(struct pprof *p, struct pprof_table *t)
+/*
+ * Append item n, whose hash is hash, to an index. Ids have 32 bits. Return false on error.
+ */
+static bool index_add(struct pprof *p, struct uw_hash_index *index, uint64_t hash, size_t n)
 {
-	size_t room = t->room ? t->room * 2 : 256;
-	struct pprof_slot *slots;
-
-	if (p->err)
-		return false;
-	if (t->n < t->room / 2)
-		return true;
-	if (t->n >= UINT32_MAX - 1) {
+	if (!p->err && (n >= UW_HASH_NONE || uw_hash_add(index, hash, (uint32_t)n)))
 		fail(p, -ENOMEM);
-		return false;
-	}
-	slots = calloc(room, sizeof(*slots));
-	if (!slots) {
-		fail(p, -ENOMEM);
-		return false;
-	}
-	for (size_t i = 0; i < t->room; i++) {
-		size_t at = t->slots[i].hash & (room - 1);
-
-		if (!t->slots[i].index)
-			continue;
-		while (slots[at].index)
-			at = (at + 1) & (room - 1);
-		slots[at] = t->slots[i];
-	}
-	free(t->slots);
-	t->slots = slots;
-	t->room = room;
-	return true;
-}
-
-typedef bool (*same_fn)(const struct pprof *p, uint64_t index, const void *key);
-
-/* Return the slot of key, or the free slot that table_fill() is to fill; NULL on error. */
-static struct pprof_slot *table_find(struct pprof *p, struct pprof_table *t, uint64_t hash,
-				     same_fn same, const void *key)
-{
-	size_t at;
-
-	if (!table_grow(p, t))
-		return NULL;
-	for (at = (uint32_t)hash & (t->room - 1); t->slots[at].index; at = (at + 1) & (t->room - 1))
-		if (t->slots[at].hash == (uint32_t)hash && same(p, t->slots[at].index - 1, key))
-			break;
-	return &t->slots[at];
-}
-
-static void table_fill(struct pprof_table *t, struct pprof_slot *slot, uint64_t hash,
-		       uint64_t index)
-{
-	*slot = (struct pprof_slot){ (uint32_t)hash, (uint32_t)index + 1 };
-	t->n++;
-}
-
-struct wanted {
-	const struct pprof_keys *keys;
-	const struct pprof_key *key;
-};
-
-static bool same_key(const struct pprof *p, uint64_t index, const void *ctx)
-{
-	const struct wanted *want = ctx;
-
-	(void)p;
-	return !memcmp(&want->keys->items[index], want->key, sizeof(*want->key));
+	return !p->err;
 }
 
 /*
@@ -180,40 +121,38 @@ static bool same_key(const struct pprof *p, uint64_t index, const void *ctx)
 static uint64_t id_of(struct pprof *p, struct pprof_keys *keys, const struct pprof_key *key,
 		      bool *fresh)
 {
-	struct wanted want = { .keys = keys, .key = key };
 	uint64_t hash = hash_bytes(key, sizeof(*key));
-	struct pprof_slot *slot = table_find(p, &keys->table, hash, same_key, &want);
+	uint32_t found =
+		UW_HASH_FIND(i, &keys->index, hash, !memcmp(&keys->items[i], key, sizeof(*key)));
 
 	*fresh = false;
-	if (!slot)
+	if (p->err)
 		return 0;
-	if (slot->index)
-		return slot->index;
-	if (!grow(p, &keys->items, keys->n, &keys->room, sizeof(*keys->items)))
+	if (found != UW_HASH_NONE)
+		return (uint64_t)found + 1;
+	if (!grow(p, &keys->items, keys->n, &keys->room, sizeof(*keys->items)) ||
+	    !index_add(p, &keys->index, hash, keys->n))
 		return 0;
 	keys->items[keys->n] = *key;
-	table_fill(&keys->table, slot, hash, keys->n);
 	*fresh = true;
 	return ++keys->n;
 }
 
-static bool same_text(const struct pprof *p, uint64_t index, const void *key)
+/* Return the index of a text in the string table, or UW_HASH_NONE. */
+static uint32_t find_text(const struct pprof *p, const struct pprof_text *text, uint64_t hash)
 {
-	const struct pprof_text *have = &p->texts[index], *want = key;
-
-	return have->size == want->size && !memcmp(have->bytes, want->bytes, want->size);
+	return UW_HASH_FIND(i, &p->text_index, hash,
+			    p->texts[i].size == text->size &&
+				    !memcmp(p->texts[i].bytes, text->bytes, text->size));
 }
 
-/*
- * Add a new text to the string table, and fill its slot in the hash table. Return its index, or 0
- * on error.
- */
-static uint64_t add_text(struct pprof *p, const struct pprof_text *text, uint64_t hash,
-			 struct pprof_slot *slot)
+/* Add a new text to the string table. Return its index, or 0 on error. */
+static uint64_t add_text(struct pprof *p, const struct pprof_text *text, uint64_t hash)
 {
 	uint8_t *at;
 
-	if (!grow(p, &p->texts, p->n_texts, &p->room_texts, sizeof(*p->texts)))
+	if (!grow(p, &p->texts, p->n_texts, &p->room_texts, sizeof(*p->texts)) ||
+	    !index_add(p, &p->text_index, hash, p->n_texts))
 		return 0;
 	at = more_message(p, &p->strings, PROFILE_STRING_TABLE, text->size);
 	if (!at)
@@ -221,7 +160,6 @@ static uint64_t add_text(struct pprof *p, const struct pprof_text *text, uint64_
 	if (text->size)
 		memcpy(at, text->bytes, text->size);
 	p->texts[p->n_texts] = *text;
-	table_fill(&p->string_table, slot, hash, p->n_texts);
 	return p->n_texts++;
 }
 
@@ -234,18 +172,16 @@ static uint64_t intern(struct pprof *p, const char *string)
 	struct pprof_text text = { .bytes = string ? string : "",
 				   .size = string ? strlen(string) : 0 };
 	uint64_t hash;
-	struct pprof_slot *slot;
+	uint32_t found;
 	char *copy;
 
-	if (!text.size && p->n_texts)
+	if (p->err || (!text.size && p->n_texts))
 		return 0;
 	/* Texts in the table are valid UTF-8, so only new texts must be checked. */
 	hash = hash_bytes(text.bytes, text.size);
-	slot = table_find(p, &p->string_table, hash, same_text, &text);
-	if (!slot)
-		return 0;
-	if (slot->index)
-		return slot->index - 1;
+	found = find_text(p, &text, hash);
+	if (found != UW_HASH_NONE)
+		return found;
 	if (!utf8_valid(text.bytes, text.size)) {
 		copy = take(p, utf8_repaired_size(text.size));
 		if (!copy)
@@ -253,17 +189,15 @@ static uint64_t intern(struct pprof *p, const char *string)
 		text.size = utf8_repair(string, text.size, copy);
 		text.bytes = copy;
 		hash = hash_bytes(text.bytes, text.size);
-		slot = table_find(p, &p->string_table, hash, same_text, &text);
-		if (!slot)
-			return 0;
-		return slot->index ? slot->index - 1 : add_text(p, &text, hash, slot);
+		found = find_text(p, &text, hash);
+		return found != UW_HASH_NONE ? found : add_text(p, &text, hash);
 	}
 	copy = take(p, text.size + 1);
 	if (!copy)
 		return 0;
 	memcpy(copy, text.bytes, text.size + 1);
 	text.bytes = copy;
-	return add_text(p, &text, hash, slot);
+	return add_text(p, &text, hash);
 }
 
 /* ---- building -------------------------------------------------------------------- */
@@ -289,7 +223,7 @@ int pprof_new(struct pprof **out)
 static void keys_fini(struct pprof_keys *keys)
 {
 	free(keys->items);
-	free(keys->table.slots);
+	uw_hash_fini(&keys->index);
 }
 
 void pprof_free(struct pprof *p)
@@ -309,7 +243,7 @@ void pprof_free(struct pprof *p)
 	keys_fini(&p->function_keys);
 	keys_fini(&p->label_keys);
 	free(p->texts);
-	free(p->string_table.slots);
+	uw_hash_fini(&p->text_index);
 	arena_fini(&p->arena);
 	free(p);
 }

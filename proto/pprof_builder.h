@@ -5,6 +5,7 @@
 #ifndef PROTO_PPROF_BUILDER_H
 #define PROTO_PPROF_BUILDER_H
 
+#include "base/hash.h"
 #include "proto/arena.h"
 
 #include <stddef.h>
@@ -20,18 +21,6 @@ struct pprof_buffer {
 	size_t n, room;
 };
 
-/*
- * A hash table with open addressing. A slot holds half of the hash and an index + 1; the user of
- * the table knows what the index refers to.
- */
-struct pprof_table {
-	struct pprof_slot {
-		uint32_t hash;
-		uint32_t index; /* 0: the slot is free */
-	} * slots;
-	size_t n, room; /* room: a power of two */
-};
-
 /* An object that is identified by up to four numbers. Its id is its index + 1. */
 struct pprof_key {
 	uint64_t part[4];
@@ -40,7 +29,7 @@ struct pprof_key {
 struct pprof_keys {
 	struct pprof_key *items;
 	size_t n, room;
-	struct pprof_table table;
+	struct uw_hash_index index;
 };
 
 struct pprof_text {
@@ -58,7 +47,7 @@ struct pprof {
 	struct pprof_keys mapping_keys, location_keys, function_keys, label_keys;
 	struct pprof_text *texts;
 	size_t n_texts, room_texts;
-	struct pprof_table string_table;
+	struct uw_hash_index text_index;
 	int64_t default_sample_type, period, time_ns, duration_ns;
 };
 

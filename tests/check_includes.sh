@@ -41,7 +41,7 @@ for room in text elf dwarf debug; do
 done
 # What is written in one place for all: what text is, how arrays grow, the hash index, reading bytes, binary
 # search, the notes of ELF files. Nothing else of base/ is for the agent.
-check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h|base/(text|growth|search)\.h' '(sqlite3|bpf/.*)\.h'
+check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h|base/(text|growth|hash|search)\.h' '(sqlite3|bpf/.*)\.h'
 check compat     'compat/[a-z_]+\.h|base/elf_note\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|machine))\.h' "$own"
 check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/(text|bytes|growth|hash|search|elf_note)\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
 
