@@ -263,28 +263,27 @@ UW_ORDER_2(by_addr, struct entry, addr, number)
 static void choose(struct sym_jit *j)
 {
 	struct entry *e = j->entries;
-	size_t stored = 0;
+	size_t left = 0;
 
 	if (j->n)
 		qsort(e, j->n, sizeof(*e), by_addr);
 	for (size_t i = 0; i < j->n; i++) {
 		struct entry now = e[i];
 
-		while (stored && e[stored - 1].end > now.addr &&
-		       e[stored - 1].number < now.number) {
-			e[stored - 1].end = now.addr;
-			if (e[stored - 1].addr != now.addr)
+		while (left && e[left - 1].end > now.addr && e[left - 1].number < now.number) {
+			e[left - 1].end = now.addr;
+			if (e[left - 1].addr != now.addr)
 				break;
-			stored--;
+			left--;
 		}
-		if (stored && e[stored - 1].end > now.addr) {
-			now.addr = e[stored - 1].end;
+		if (left && e[left - 1].end > now.addr) {
+			now.addr = e[left - 1].end;
 			now.frames.size = 0; /* they describe code that begins at another address */
 		}
 		if (now.addr < now.end)
-			e[stored++] = now;
+			e[left++] = now;
 	}
-	j->n = stored;
+	j->n = left;
 }
 
 int sym_jit_open(int fd, struct sym_jit **out)

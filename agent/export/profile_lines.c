@@ -166,7 +166,7 @@ static void put_json_head(const struct stacks *s, size_t i, FILE *out)
 }
 
 /*
- * Write all samples that have a value by one of the functions of lines.h, each after what head
+ * Write all samples that have a value by one of the functions of line_formats.h, each after what head
  * writes if it is not NULL.
  */
 static int put_samples(const struct stacks *s, size_t type, FILE *out,

@@ -6,7 +6,7 @@
 #include "agent/container.h"
 #include "agent/export/export.h"
 #include "agent/export/profile/types.h"
-#include "agent/export/segments.h"
+#include "agent/export/mapping_spans.h"
 #include "agent/sanitize.h"
 #include "agent/textbuf.h"
 #include "proto/pprof.h"

@@ -108,7 +108,7 @@ static int name_frames(const struct walked *w, struct names *names, struct line_
 }
 
 /*
- * Write a sample by one of the functions of lines.h, after what head writes if it is not NULL. *s
+ * Write a sample by one of the functions of line_formats.h, after what head writes if it is not NULL. *s
  * has what only text needs.
  */
 static int put_sample(FILE *out, const struct walked *w, struct names *names, struct line_sample *s,

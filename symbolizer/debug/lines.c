@@ -196,15 +196,15 @@ UW_ORDER(by_start, struct lines_piece, start)
 static size_t drop_overlaps(struct lines_piece *pieces, size_t n)
 {
 	uint64_t reach = 0;
-	size_t stored = 0;
+	size_t left = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		if (pieces[i].start < reach)
 			continue;
 		reach = pieces[i].start + pieces[i].size;
-		pieces[stored++] = pieces[i];
+		pieces[left++] = pieces[i];
 	}
-	return stored;
+	return left;
 }
 
 /* Move a single piece to its place; sort several with all others. */

@@ -57,8 +57,8 @@ static void pack_piece(struct packing *to, const struct sym_flat *f, const struc
 }
 
 /*
- * Merge the two sorted lists. The names of fresh follow those of kept, so the offsets in fresh
- * pieces grow by the size of kept's names.
+ * Merge the two sorted lists. The names of fresh follow those of stored, so the offsets in fresh
+ * pieces grow by the size of stored's names.
  */
 int sym_flat_pack(const struct sym_flat *stored, const struct sym_flat *fresh, uint64_t key,
 		  void **blob, size_t *size)

@@ -279,7 +279,7 @@ static int choose_all(struct sym_builder *b)
 {
 	struct sym_entry *e = b->entries;
 	uint64_t func_end = 0, any_end = 0; /* ends of the sized entries so far */
-	size_t stored = 0, next;
+	size_t n_chosen = 0, next;
 	struct others others;
 
 	for (size_t i = 0; i < b->n_entries; i = next) {
@@ -298,21 +298,21 @@ static int choose_all(struct sym_builder *b)
 		    chosen[0].addr < any_end)
 			continue;
 		/* A symbol without a size ends where the next one begins. */
-		if (stored && sym_kind_is_open(sym_entry_kind(&e[stored - 1])) &&
-		    e[stored - 1].end > chosen[0].addr)
-			e[stored - 1].end = chosen[0].addr;
+		if (n_chosen && sym_kind_is_open(sym_entry_kind(&e[n_chosen - 1])) &&
+		    e[n_chosen - 1].end > chosen[0].addr)
+			e[n_chosen - 1].end = chosen[0].addr;
 		reached = sym_kind_is_open(kind) ? 0 : chosen[n - 1].end;
 		any_end = reached > any_end ? reached : any_end;
 		if (kind == SYM_KIND_FUNC)
 			func_end = reached > func_end ? reached : func_end;
 		while (n) { /* the widest first, because a lookup finds the last one first */
-			e[stored] = chosen[--n];
-			if (others.n && note_others(b, stored, n, &others))
+			e[n_chosen] = chosen[--n];
+			if (others.n && note_others(b, n_chosen, n, &others))
 				return -ENOMEM;
-			stored++;
+			n_chosen++;
 		}
 	}
-	b->n_entries = stored;
+	b->n_entries = n_chosen;
 	return 0;
 }
 
@@ -337,7 +337,7 @@ static void link_enclosing(struct sym_builder *b)
 static int sanitize_names(struct sym_builder *b)
 {
 	uint64_t cleaned = 0;
-	size_t stored = 0;
+	size_t left = 0;
 
 	for (size_t i = 0; i < b->n_entries; i++) {
 		struct sym_entry e = b->entries[i];
@@ -348,7 +348,7 @@ static int sanitize_names(struct sym_builder *b)
 
 		n = is_measured(&e) ? length_of(b, &e) : 0; /* names not measured are simple */
 		if (!n || (n <= SYM_NAME_BYTES_MAX && uw_text_is_plain(b->names + e.name, n))) {
-			b->entries[stored++] = e;
+			b->entries[left++] = e;
 			continue;
 		}
 		sanitized = sym_sanitize(b->names + e.name, n, SYM_NAME_BYTES_MAX);
@@ -361,14 +361,14 @@ static int sanitize_names(struct sym_builder *b)
 			memcpy(b->names + off, sanitized, n);
 			e.name = (uint32_t)off;
 			e.aux = (e.aux & ~SYM_UNMEASURED) | (uint32_t)n;
-			b->entries[stored++] = e;
+			b->entries[left++] = e;
 		}
 		free(sanitized);
 		err = sym_builder_left_out(b, err);
 		if (err)
 			return err;
 	}
-	b->n_entries = stored;
+	b->n_entries = left;
 	return 0;
 }
 

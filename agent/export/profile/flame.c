@@ -11,9 +11,9 @@ struct builder {
 	struct flame *flame;
 	const char *by; /* key of the label; NULL: none */
 	size_t room_nodes, room_frames, room_values;
-	struct hash_index by_frame, by_node; /* nodes by parent and frame */
-	struct strings texts;		     /* names of nodes that are not functions */
-	uint32_t *frame_of; /* by line of the profile: its frame; HASH_NONE: not looked up yet */
+	struct uw_hash_index by_frame, by_node; /* nodes by parent and frame */
+	struct strings texts;			/* names of nodes that are not functions */
+	uint32_t *frame_of; /* by line of the profile: its frame; UW_HASH_NONE: not looked up yet */
 };
 
 struct mark { /* one range of a list of frame numbers: "2-5,9" */
@@ -30,15 +30,15 @@ static bool same_frame(const struct flame_frame *a, const struct flame_frame *b)
 	return a->name == b->name && a->module == b->module && a->kind == b->kind;
 }
 
-/* Return the index of a frame, which is added if it is new. HASH_NONE: out of memory. */
+/* Return the index of a frame, which is added if it is new. UW_HASH_NONE: out of memory. */
 static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 {
 	struct flame *f = b->flame;
 	uint64_t hash = hash_u64((uint64_t)(uintptr_t)frame->name * 16 + frame->kind,
 				 (uint64_t)(uintptr_t)frame->module);
-	uint32_t id = HASH_FIND(i, &b->by_frame, hash, same_frame(&f->frames[i], frame));
+	uint32_t id = UW_HASH_FIND(i, &b->by_frame, hash, same_frame(&f->frames[i], frame));
 
-	if (id != HASH_NONE) {
+	if (id != UW_HASH_NONE) {
 		/* The two may differ in that only one has a source file. */
 		if (!f->frames[id].file[0]) {
 			f->frames[id].file = frame->file;
@@ -46,10 +46,10 @@ static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 		}
 		return id;
 	}
-	if (f->n_frames >= HASH_NONE || array_grow(f->frames, f->n_frames, b->room_frames))
-		return HASH_NONE;
-	if (hash_add(&b->by_frame, hash, (uint32_t)f->n_frames))
-		return HASH_NONE;
+	if (f->n_frames >= UW_HASH_NONE || array_grow(f->frames, f->n_frames, b->room_frames))
+		return UW_HASH_NONE;
+	if (uw_hash_add(&b->by_frame, hash, (uint32_t)f->n_frames))
+		return UW_HASH_NONE;
 	f->frames[f->n_frames] = *frame;
 	return (uint32_t)f->n_frames++;
 }
@@ -73,18 +73,18 @@ static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t
 {
 	struct flame *f = b->flame;
 	uint64_t hash = hash_u64(parent, frame);
-	uint32_t id = HASH_FIND(i, &b->by_node, hash,
-				f->nodes[i].parent == parent && f->nodes[i].frame == frame);
+	uint32_t id = UW_HASH_FIND(i, &b->by_node, hash,
+				   f->nodes[i].parent == parent && f->nodes[i].frame == frame);
 	int err;
 
-	if (id == HASH_NONE) {
+	if (id == UW_HASH_NONE) {
 		if (f->n_nodes == FLAME_NODES)
 			return -E2BIG;
 		err = array_grow(f->nodes, f->n_nodes, b->room_nodes);
 		if (err)
 			return err;
 		id = (uint32_t)f->n_nodes;
-		err = hash_add(&b->by_node, hash, id);
+		err = uw_hash_add(&b->by_node, hash, id);
 		if (err)
 			return err;
 		err = add_values(b);
@@ -105,13 +105,13 @@ static int enter_named(struct builder *b, uint32_t *at, const char *name, enum f
 {
 	const char *stored = strings_keep(&b->texts, name, strlen(name));
 
-	uint32_t frame = HASH_NONE;
+	uint32_t frame = UW_HASH_NONE;
 
 	if (stored)
 		frame = frame_id(b,
 				 &(struct flame_frame){
 					 .name = stored, .module = "", .file = "", .kind = kind });
-	return frame == HASH_NONE ? -ENOMEM : add_node(b, *at, frame, at);
+	return frame == UW_HASH_NONE ? -ENOMEM : add_node(b, *at, frame, at);
 }
 
 /* ---- which frames of a sample were guessed --------------------------------------- */
@@ -160,7 +160,7 @@ static void mark_guessed(const struct stacks *s, const struct stacks_sample *sam
 
 	memset(guessed, 0, sample->n_locations * sizeof(*guessed));
 	/*
-	 * The numbers must ascend, as export_pprof() writes them, so the work is bounded however
+	 * The numbers must ascend, as result.c writes them, so the work is bounded however
 	 * long the label is.
 	 */
 	for (next_mark(&m); m.first >= least && m.first < sample->n_locations; next_mark(&m)) {
@@ -224,7 +224,7 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 			*cut = true;
 			return enter_named(b, at, FLAME_DEEP, FLAME_STOP);
 		}
-		if (*frame == HASH_NONE)
+		if (*frame == UW_HASH_NONE)
 			*frame = frame_id(
 				b, &(struct flame_frame){
 					   .name = f->name,
@@ -233,7 +233,7 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 					   .line = f->start_line,
 					   .kind = (m->kernel ? FLAME_KERNEL : FLAME_USER) |
 						   (i + 1 < l->n_lines ? FLAME_INLINED : 0) });
-		err = *frame == HASH_NONE ? -ENOMEM : add_node(b, *at, *frame, at);
+		err = *frame == UW_HASH_NONE ? -ENOMEM : add_node(b, *at, *frame, at);
 	}
 	return err;
 }
@@ -445,7 +445,7 @@ int flame_new(const struct stacks *stacks, size_t type, const char *by, struct f
 			b.flame->types[b.flame->n_types++] = t;
 	b.frame_of = malloc((stacks->n_lines + 1) * sizeof(*b.frame_of));
 	if (b.frame_of)
-		memset(b.frame_of, 0xff, stacks->n_lines * sizeof(*b.frame_of)); /* HASH_NONE */
+		memset(b.frame_of, 0xff, stacks->n_lines * sizeof(*b.frame_of)); /* UW_HASH_NONE */
 	err = b.frame_of ? enter_named(&b, &root, "all", FLAME_ROOT) : -ENOMEM;
 	if (!err)
 		err = add_samples(&b);
@@ -453,8 +453,8 @@ int flame_new(const struct stacks *stacks, size_t type, const char *by, struct f
 		err = sort_frames(b.flame);
 	if (!err)
 		err = sort_nodes(b.flame);
-	hash_fini(&b.by_frame);
-	hash_fini(&b.by_node);
+	uw_hash_fini(&b.by_frame);
+	uw_hash_fini(&b.by_node);
 	free(b.frame_of);
 	owned->texts = b.texts;
 	if (err) {

@@ -1,9 +1,9 @@
 /*
- * agent/export/segments.h: divides the addresses of a profile into the mappings that a result lists:
+ * agent/export/mapping_spans.h: divides the addresses of a profile into the mappings that a result lists:
  * one for each segment of a file.
  */
-#ifndef AGENT_EXPORT_SEGMENTS_H
-#define AGENT_EXPORT_SEGMENTS_H
+#ifndef AGENT_EXPORT_MAPPING_SPANS_H
+#define AGENT_EXPORT_MAPPING_SPANS_H
 
 #include "agent/hash.h"
 #include "agent/pipeline/profile.h"

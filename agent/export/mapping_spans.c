@@ -1,5 +1,5 @@
-/* agent/export/segments.c: finds the segments that the locations of a profile lie in. */
-#include "agent/export/segments.h"
+/* agent/export/mapping_spans.c: finds the segments that the locations of a profile lie in. */
+#include "agent/export/mapping_spans.h"
 
 #include "agent/array.h"
 #include "unwinder/unwinder.h"
