@@ -53,13 +53,17 @@ int procfs_maps_line(char *line, struct event_mapping *mapping)
 int procfs_own_mapping(uint64_t addr, struct event_mapping *out, char **line)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
+	struct event_mapping mapping;
 	size_t room = 0;
 	int err = -ENOENT;
 
 	*line = NULL;
 	while (maps && err && getline(line, &room, maps) > 0)
-		if (!procfs_maps_line(*line, out) && out->start <= addr && addr < out->end)
+		if (!procfs_maps_line(*line, &mapping) && mapping.start <= addr &&
+		    addr < mapping.end) {
+			*out = mapping;
 			err = 0;
+		}
 	if (maps)
 		(void)fclose(maps);
 	return err;
