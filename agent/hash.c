@@ -52,15 +52,16 @@ const char *strings_keep(struct strings *pool, const char *bytes, size_t n)
 {
 	size_t length = strnlen(bytes, n);
 	uint64_t hash = hash_bytes(0, bytes, length);
-	uint32_t id = HASH_FIND(i, &pool->index, hash, is_string(pool->strings[i], bytes, length));
+	uint32_t id =
+		UW_HASH_FIND(i, &pool->index, hash, is_string(pool->strings[i], bytes, length));
 	char *copy;
 
-	if (id != HASH_NONE)
+	if (id != UW_HASH_NONE)
 		return pool->strings[id];
 	if (array_grow(pool->strings, pool->n, pool->room))
 		return NULL;
 	copy = strndup(bytes, length);
-	if (!copy || hash_add(&pool->index, hash, (uint32_t)pool->n)) {
+	if (!copy || uw_hash_add(&pool->index, hash, (uint32_t)pool->n)) {
 		free(copy);
 		return NULL;
 	}
@@ -73,6 +74,6 @@ void strings_fini(struct strings *pool)
 	for (size_t i = 0; i < pool->n; i++)
 		free(pool->strings[i]);
 	free(pool->strings);
-	hash_fini(&pool->index);
+	uw_hash_fini(&pool->index);
 	*pool = (struct strings){ 0 };
 }

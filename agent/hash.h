@@ -30,20 +30,10 @@ static inline uint64_t hash_u64(uint64_t seed, uint64_t value)
 	return uw_hash_u64(seed ^ value ^ hash_secret);
 }
 
-/* The agent uses the index of base/hash.h by names without a prefix. */
-#define hash_index    uw_hash_index
-#define hash_add      uw_hash_add
-#define hash_remove   uw_hash_remove
-#define hash_renumber uw_hash_renumber
-#define hash_clear    uw_hash_clear
-#define hash_fini     uw_hash_fini
-#define HASH_FIND     UW_HASH_FIND
-#define HASH_NONE     UW_HASH_NONE
-
 struct strings { /* all zero: empty */
 	char **strings;
 	size_t n, room;
-	struct hash_index index;
+	struct uw_hash_index index;
 };
 
 /*

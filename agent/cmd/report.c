@@ -200,7 +200,7 @@ static void print_nodes(const struct stacks *s, size_t type, const struct tree *
 {
 	size_t n = 0, left_out = 0, small = 0;
 
-	for (uint32_t at = t->first; at != HASH_NONE;) {
+	for (uint32_t at = t->first; at != UW_HASH_NONE;) {
 		const struct tree_node *node = &t->nodes[at];
 		double percent = ranking_percent(node->value, t->total);
 		bool shown = (percent < 0 ? -percent : percent) >= o->least;
@@ -214,13 +214,13 @@ static void print_nodes(const struct stacks *s, size_t type, const struct tree *
 			print_node(s, type, t, node, o, out);
 			n++;
 		}
-		if (shown && node->child != HASH_NONE) {
+		if (shown && node->child != UW_HASH_NONE) {
 			at = node->child;
 			continue;
 		}
-		while (at != HASH_NONE && t->nodes[at].next == HASH_NONE)
+		while (at != UW_HASH_NONE && t->nodes[at].next == UW_HASH_NONE)
 			at = t->nodes[at].parent;
-		if (at != HASH_NONE)
+		if (at != UW_HASH_NONE)
 			at = t->nodes[at].next;
 	}
 	if (left_out)
@@ -242,7 +242,7 @@ static int print_tree(const struct stacks *s, size_t type, const struct report_o
 {
 	const char *pattern = o->callers ? o->callers : o->callees;
 	bool *wanted = calloc(s->n_functions + 1, sizeof(*wanted));
-	struct tree t = { .first = HASH_NONE };
+	struct tree t = { .first = UW_HASH_NONE };
 	char why[128];
 	regex_t regex;
 	int err;

@@ -54,7 +54,7 @@ struct tables { /* tables of one thread */
 	uint32_t *stacks; /* by sample: its node */
 	size_t n_funcs, n_frames, n_nodes, n_resources, n_resource_names, n_texts;
 	size_t room_funcs, room_frames, room_nodes, room_resources, room_resource_names, room_texts;
-	struct hash_index by_func, by_frame, by_node, by_resource, by_text;
+	struct uw_hash_index by_func, by_frame, by_node, by_resource, by_text;
 };
 
 struct firefox {
@@ -70,16 +70,17 @@ struct firefox {
 /* ---- tables ---------------------------------------------------------------------------- */
 
 /* Give the index of an item in a table; the item is added if it is new. NONE: out of memory. */
-#define FIND(t, table, index, item, hash, same)                                                    \
-	__extension__({                                                                            \
-		uint32_t id_ = HASH_FIND(i_, &(t)->index, (hash), same(&(t)->table[i_], &(item))); \
-		if (id_ == HASH_NONE && (t)->n_##table < NONE - 1 &&                               \
-		    !array_grow((t)->table, (t)->n_##table, (t)->room_##table) &&                  \
-		    !hash_add(&(t)->index, (hash), (uint32_t)(t)->n_##table)) {                    \
-			(t)->table[(t)->n_##table] = (item);                                       \
-			id_ = (uint32_t)(t)->n_##table++;                                          \
-		}                                                                                  \
-		id_;                                                                               \
+#define FIND(t, table, index, item, hash, same)                                                \
+	__extension__({                                                                        \
+		uint32_t id_ =                                                                 \
+			UW_HASH_FIND(i_, &(t)->index, (hash), same(&(t)->table[i_], &(item))); \
+		if (id_ == UW_HASH_NONE && (t)->n_##table < NONE - 1 &&                        \
+		    !array_grow((t)->table, (t)->n_##table, (t)->room_##table) &&              \
+		    !uw_hash_add(&(t)->index, (hash), (uint32_t)(t)->n_##table)) {             \
+			(t)->table[(t)->n_##table] = (item);                                   \
+			id_ = (uint32_t)(t)->n_##table++;                                      \
+		}                                                                              \
+		id_;                                                                           \
 	})
 
 static bool same_text(const char *const *a, const char *const *b)
@@ -204,11 +205,11 @@ static void tables_fini(struct tables *t)
 	free(t->resource_names);
 	free(t->texts);
 	free(t->stacks);
-	hash_fini(&t->by_func);
-	hash_fini(&t->by_frame);
-	hash_fini(&t->by_node);
-	hash_fini(&t->by_resource);
-	hash_fini(&t->by_text);
+	uw_hash_fini(&t->by_func);
+	uw_hash_fini(&t->by_frame);
+	uw_hash_fini(&t->by_node);
+	uw_hash_fini(&t->by_resource);
+	uw_hash_fini(&t->by_text);
 }
 
 /* ---- JSON --------------------------------------------------------------------------------- */

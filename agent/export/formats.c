@@ -155,7 +155,7 @@ static int heaviest_first(const void *a, const void *b)
 int format_threads(const struct stacks *s, size_t type, struct format_threads *out)
 {
 	struct format_threads t = { 0 };
-	struct hash_index index = { 0 };
+	struct uw_hash_index index = { 0 };
 	uint32_t *of = calloc(s->n_samples + 1, sizeof(*of));
 	size_t *next;
 	int err = of ? 0 : -ENOMEM;
@@ -171,7 +171,7 @@ int format_threads(const struct stacks *s, size_t type, struct format_threads *o
 					      .tid = keep_label(&t, s, i, "tid") };
 		uint64_t hash;
 
-		of[i] = HASH_NONE;
+		of[i] = UW_HASH_NONE;
 		if (!stacks_value(s, i, type))
 			continue;
 		if (!want.name || !want.process || !want.pid || !want.tid) {
@@ -181,11 +181,11 @@ int format_threads(const struct stacks *s, size_t type, struct format_threads *o
 		hash = hash_u64(
 			hash_u64((uint64_t)(uintptr_t)want.name, (uint64_t)(uintptr_t)want.tid),
 			(uint64_t)(uintptr_t)want.pid);
-		of[i] = HASH_FIND(k, &index, hash, same_thread(&t.all[k], &want));
-		if (of[i] == HASH_NONE) {
+		of[i] = UW_HASH_FIND(k, &index, hash, same_thread(&t.all[k], &want));
+		if (of[i] == UW_HASH_NONE) {
 			of[i] = (uint32_t)t.n;
 			t.all[t.n++] = want;
-			err = hash_add(&index, hash, of[i]);
+			err = uw_hash_add(&index, hash, of[i]);
 		}
 		t.all[of[i]].n_samples++;
 		t.all[of[i]].weight = stacks_sum(t.all[of[i]].weight, stacks_value(s, i, type));
@@ -197,11 +197,11 @@ int format_threads(const struct stacks *s, size_t type, struct format_threads *o
 		t.all[i].n_samples = 0;
 	}
 	for (size_t i = 0; !err && i < s->n_samples; i++)
-		if (of[i] != HASH_NONE)
+		if (of[i] != UW_HASH_NONE)
 			t.all[of[i]].samples[t.all[of[i]].n_samples++] = i;
 	if (!err && t.n)
 		qsort(t.all, t.n, sizeof(*t.all), heaviest_first);
-	hash_fini(&index);
+	uw_hash_fini(&index);
 	free(of);
 	if (err)
 		format_threads_fini(&t);

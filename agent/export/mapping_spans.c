@@ -46,7 +46,7 @@ static int add_span(struct spans *s, const struct module *module, const struct u
 	err = array_grow(s->all, s->n, s->room);
 	if (err)
 		return err;
-	err = hash_add(&s->by_place, hash, (uint32_t)s->n);
+	err = uw_hash_add(&s->by_place, hash, (uint32_t)s->n);
 	if (err)
 		return err;
 	*out = (uint32_t)s->n++;
@@ -73,10 +73,11 @@ static int place_location(struct spans *s, const struct profile *p, uint32_t id)
 	const struct location *l = &p->locations[id];
 	const struct uw_segment *segment = segment_of(l);
 	uint64_t hash = hash_u64(l->module->id, segment ? segment->vaddr + 1 : 0);
-	uint32_t at = HASH_FIND(i, &s->by_place, hash, is_span_of(&s->all[i], l->module, segment));
+	uint32_t at =
+		UW_HASH_FIND(i, &s->by_place, hash, is_span_of(&s->all[i], l->module, segment));
 	struct span *span;
 
-	if (at == HASH_NONE) {
+	if (at == UW_HASH_NONE) {
 		int err = add_span(s, l->module, segment, hash, &at);
 
 		if (err)
@@ -116,7 +117,7 @@ void spans_fini(struct spans *s)
 {
 	free(s->all);
 	free(s->of);
-	hash_fini(&s->by_place);
+	uw_hash_fini(&s->by_place);
 	*s = (struct spans){ 0 };
 }
 

@@ -24,7 +24,7 @@ struct span {
 struct spans {
 	struct span *all;
 	size_t n, room;
-	struct hash_index by_place;
+	struct uw_hash_index by_place;
 	uint32_t *of; /* by location of the profile: its span; SPAN_NONE: no entry has it */
 };
 

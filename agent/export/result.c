@@ -5,8 +5,8 @@
 
 #include "agent/container.h"
 #include "agent/export/export.h"
-#include "agent/export/profile/types.h"
 #include "agent/export/mapping_spans.h"
+#include "agent/export/profile/types.h"
 #include "agent/sanitize.h"
 #include "agent/textbuf.h"
 #include "proto/pprof.h"
@@ -51,7 +51,7 @@ struct adding { /* state while one profile is added */
  */
 static uint64_t index_id(struct adding *a, uint32_t index)
 {
-	if (index == HASH_NONE)
+	if (index == UW_HASH_NONE)
 		a->err = -ENOMEM;
 	return (uint64_t)index + 1;
 }
@@ -100,7 +100,7 @@ static uint64_t add_location(struct adding *a, uint64_t mapping, uint64_t addres
 	for (size_t i = 0; to_lines && i < n; i++)
 		to_lines[i] = (struct stacks_line){ .function = (uint32_t)(lines[i].function - 1),
 						    .line = lines[i].line };
-	id = index_id(a, to_lines ? stacks_location(a->r->stacks, &to, to_lines) : HASH_NONE);
+	id = index_id(a, to_lines ? stacks_location(a->r->stacks, &to, to_lines) : UW_HASH_NONE);
 	free(to_lines);
 	return id;
 }

@@ -19,7 +19,7 @@ struct speedscope {
 	size_t type;
 	FILE *out;
 	/* A frame of speedscope is a function in a module, so that its table adds up. */
-	struct hash_index by_frame;
+	struct uw_hash_index by_frame;
 	struct {
 		uint32_t function, module;
 	} * frames;
@@ -27,19 +27,19 @@ struct speedscope {
 	struct stacks_frames unfolded;
 };
 
-/* Return a frame's index in the table, where it is added if it is new. HASH_NONE: out of memory. */
+/* Return a frame's index in the table, where it is added if it is new. UW_HASH_NONE: out of memory. */
 static uint32_t frame_id(struct speedscope *sc, const struct stacks_frame *frame)
 {
 	uint64_t hash = hash_u64(frame->function, frame->module);
-	uint32_t id = HASH_FIND(i, &sc->by_frame, hash,
-				sc->frames[i].function == frame->function &&
-					sc->frames[i].module == frame->module);
+	uint32_t id = UW_HASH_FIND(i, &sc->by_frame, hash,
+				   sc->frames[i].function == frame->function &&
+					   sc->frames[i].module == frame->module);
 
-	if (id != HASH_NONE)
+	if (id != UW_HASH_NONE)
 		return id;
 	if (array_grow(sc->frames, sc->n_frames, sc->room_frames) ||
-	    hash_add(&sc->by_frame, hash, (uint32_t)sc->n_frames))
-		return HASH_NONE;
+	    uw_hash_add(&sc->by_frame, hash, (uint32_t)sc->n_frames))
+		return UW_HASH_NONE;
 	sc->frames[sc->n_frames].function = frame->function;
 	sc->frames[sc->n_frames].module = frame->module;
 	return (uint32_t)sc->n_frames++;
@@ -54,7 +54,7 @@ static int find_frames(struct speedscope *sc)
 		if (stacks_unfold(sc->s, &sc->s->samples[i], &sc->unfolded))
 			return -ENOMEM;
 		for (size_t j = 0; j < sc->unfolded.n; j++)
-			if (frame_id(sc, &sc->unfolded.frames[j]) == HASH_NONE)
+			if (frame_id(sc, &sc->unfolded.frames[j]) == UW_HASH_NONE)
 				return -ENOMEM;
 	}
 	return 0;
@@ -170,7 +170,7 @@ int format_speedscope(const struct stacks *s, size_t type, FILE *out)
 		err = put_profiles(&sc);
 		(void)fputs("]}\n", out);
 	}
-	hash_fini(&sc.by_frame);
+	uw_hash_fini(&sc.by_frame);
 	free(sc.frames);
 	free(sc.unfolded.frames);
 	return err;

@@ -9,10 +9,10 @@
 
 #define BYTES_MAX (64u << 20) /* enough for ten thousand threads with 6 KiB each */
 
-/* Return the index of a thread's record, or HASH_NONE. */
+/* Return the index of a thread's record, or UW_HASH_NONE. */
 static uint32_t find(const struct live_off_cpu *off_cpu, uint32_t tid)
 {
-	return HASH_FIND(i, &off_cpu->by_tid, hash_u64(0, tid), off_cpu->threads[i].tid == tid);
+	return UW_HASH_FIND(i, &off_cpu->by_tid, hash_u64(0, tid), off_cpu->threads[i].tid == tid);
 }
 
 /* Remove record i and return it. The last record moves to its place. */
@@ -21,11 +21,11 @@ static struct capture_head *take(struct live_off_cpu *off_cpu, uint32_t i)
 	struct live_wait wait = off_cpu->threads[i];
 	uint32_t last = (uint32_t)--off_cpu->n;
 
-	hash_remove(&off_cpu->by_tid, hash_u64(0, wait.tid), i);
+	uw_hash_remove(&off_cpu->by_tid, hash_u64(0, wait.tid), i);
 	off_cpu->bytes -= wait.size;
 	if (i != last) {
 		off_cpu->threads[i] = off_cpu->threads[last];
-		hash_renumber(&off_cpu->by_tid, hash_u64(0, off_cpu->threads[i].tid), last, i);
+		uw_hash_renumber(&off_cpu->by_tid, hash_u64(0, off_cpu->threads[i].tid), last, i);
 	}
 	return wait.record;
 }
@@ -37,7 +37,7 @@ int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *
 	void *copy;
 
 	*unended = -1;
-	if (i != HASH_NONE) {
+	if (i != UW_HASH_NONE) {
 		struct capture_head *old = take(off_cpu, i);
 
 		*unended = (int)old->cpu;
@@ -48,7 +48,8 @@ int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *
 	if (array_grow(off_cpu->threads, off_cpu->n, off_cpu->room))
 		return -ENOMEM;
 	copy = malloc(size);
-	if (!copy || hash_add(&off_cpu->by_tid, hash_u64(0, record->tid), (uint32_t)off_cpu->n)) {
+	if (!copy ||
+	    uw_hash_add(&off_cpu->by_tid, hash_u64(0, record->tid), (uint32_t)off_cpu->n)) {
 		free(copy);
 		return -ENOMEM;
 	}
@@ -62,7 +63,7 @@ struct capture_head *live_off_cpu_end(struct live_off_cpu *off_cpu, uint32_t tid
 {
 	uint32_t i = find(off_cpu, tid);
 
-	if (i == HASH_NONE || off_cpu->threads[i].record->time_ns != since_ns)
+	if (i == UW_HASH_NONE || off_cpu->threads[i].record->time_ns != since_ns)
 		return NULL;
 	return take(off_cpu, i);
 }
@@ -77,6 +78,6 @@ void live_off_cpu_fini(struct live_off_cpu *off_cpu)
 	while (off_cpu->n)
 		free(off_cpu->threads[--off_cpu->n].record);
 	free(off_cpu->threads);
-	hash_fini(&off_cpu->by_tid);
+	uw_hash_fini(&off_cpu->by_tid);
 	*off_cpu = (struct live_off_cpu){ 0 };
 }

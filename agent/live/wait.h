@@ -17,7 +17,7 @@ struct live_wait {
 struct live_off_cpu { /* all zero: empty */
 	struct live_wait *threads;
 	size_t n, room;
-	struct hash_index by_tid;
+	struct uw_hash_index by_tid;
 	size_t bytes;
 };
 

@@ -131,13 +131,13 @@ static int add_image(struct owc_writer *w, const struct event_mapping *m, uint32
 static void remember_lookup(struct owc_writer *w, uint64_t lookup)
 {
 	uint64_t hash = hash_u64(0, lookup);
-	uint32_t id = HASH_FIND(i, &w->by_lookup, hash, w->lookups[i] == lookup);
+	uint32_t id = UW_HASH_FIND(i, &w->by_lookup, hash, w->lookups[i] == lookup);
 
-	if (id != HASH_NONE || w->n_lookups == KERNEL_LOOKUPS_MAX ||
+	if (id != UW_HASH_NONE || w->n_lookups == KERNEL_LOOKUPS_MAX ||
 	    array_grow(w->lookups, w->n_lookups, w->room_lookups))
 		return;
 	w->lookups[w->n_lookups] = lookup;
-	if (!hash_add(&w->by_lookup, hash, (uint32_t)w->n_lookups))
+	if (!uw_hash_add(&w->by_lookup, hash, (uint32_t)w->n_lookups))
 		w->n_lookups++;
 }
 

@@ -436,7 +436,7 @@ int owc_writer_close(struct owc_writer *w)
 	free(w->regions);
 	free(w->region_list);
 	free(w->lookups);
-	hash_fini(&w->by_lookup);
+	uw_hash_fini(&w->by_lookup);
 	free(w);
 	return err;
 }

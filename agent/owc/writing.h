@@ -66,7 +66,7 @@ struct owc_writer {
 
 	uint64_t *lookups;
 	size_t n_lookups, room_lookups;
-	struct hash_index by_lookup;
+	struct uw_hash_index by_lookup;
 };
 
 /* Store the first error; later ones are ignored. */

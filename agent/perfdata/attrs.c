@@ -26,17 +26,17 @@ void perfdata_attrs_fini(struct perfdata_attrs *attrs)
 {
 	free(attrs->attrs);
 	free(attrs->ids);
-	hash_fini(&attrs->by_id);
+	uw_hash_fini(&attrs->by_id);
 	free(attrs->events);
 	perfdata_attrs_init(attrs);
 }
 
 /* ---- ids ------------------------------------------------------------------ */
 
-/* Return the index of an id in attrs->ids, or HASH_NONE. */
+/* Return the index of an id in attrs->ids, or UW_HASH_NONE. */
 static uint32_t find_id(const struct perfdata_attrs *attrs, uint64_t id)
 {
-	return HASH_FIND(i, &attrs->by_id, hash_u64(0, id), attrs->ids[i].id == id);
+	return UW_HASH_FIND(i, &attrs->by_id, hash_u64(0, id), attrs->ids[i].id == id);
 }
 
 /* Let an id, known or not, be that of event number attr. -ENOMEM. */
@@ -44,10 +44,10 @@ static int set_id(struct perfdata_attrs *attrs, uint64_t id, uint32_t attr)
 {
 	uint32_t i = find_id(attrs, id);
 
-	if (i == HASH_NONE) {
+	if (i == UW_HASH_NONE) {
 		i = (uint32_t)attrs->n_ids;
 		if (array_grow(attrs->ids, attrs->n_ids, attrs->room_ids) ||
-		    hash_add(&attrs->by_id, hash_u64(0, id), i))
+		    uw_hash_add(&attrs->by_id, hash_u64(0, id), i))
 			return -ENOMEM;
 		attrs->n_ids++;
 	}
@@ -60,7 +60,7 @@ static const struct perfdata_attr *find(const struct perfdata_attrs *attrs, uint
 {
 	uint32_t i = find_id(attrs, id);
 
-	return i == HASH_NONE ? NULL : &attrs->attrs[attrs->ids[i].attr];
+	return i == UW_HASH_NONE ? NULL : &attrs->attrs[attrs->ids[i].attr];
 }
 
 /* ---- layouts ---------------------------------------------------------------- */

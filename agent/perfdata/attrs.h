@@ -34,7 +34,7 @@ struct perfdata_attrs {
 	size_t n, room;
 	struct perfdata_id *ids;
 	size_t n_ids, room_ids;
-	struct hash_index by_id;
+	struct uw_hash_index by_id;
 	int sample_id_at; /* u64s from a sample's start to its id; -1: samples have no id */
 	int record_id_at; /* u64s from the end of other records to the id; -1: no id */
 	struct source_event *events;

@@ -17,19 +17,19 @@ void perfdata_facts_fini(struct perfdata_facts *facts)
 	for (size_t i = 0; i < facts->n_build_ids; i++)
 		free(facts->build_ids[i].name);
 	free(facts->build_ids);
-	hash_fini(&facts->by_name);
+	uw_hash_fini(&facts->by_name);
 	*facts = (struct perfdata_facts){ .build_ids = NULL };
 }
 
 /* ---- build-ids ---------------------------------------------------------------- */
 
-/* Return the index of a name (size bytes, without NUL), whose hash is given, or HASH_NONE. */
+/* Return the index of a name (size bytes, without NUL), whose hash is given, or UW_HASH_NONE. */
 static uint32_t find_name(const struct perfdata_facts *facts, const char *name, size_t size,
 			  uint64_t hash)
 {
-	return HASH_FIND(i, &facts->by_name, hash,
-			 !strncmp(facts->build_ids[i].name, name, size) &&
-				 !facts->build_ids[i].name[size]);
+	return UW_HASH_FIND(i, &facts->by_name, hash,
+			    !strncmp(facts->build_ids[i].name, name, size) &&
+				    !facts->build_ids[i].name[size]);
 }
 
 /* Store the build-id of a file name. Names beyond PERFDATA_BUILD_ID_NAMES_MAX are ignored. */
@@ -41,14 +41,14 @@ static int add_build_id(struct perfdata_facts *facts, const char *name, size_t s
 
 	if (size >= PERFDATA_BUILD_ID_NAMES_MAX - facts->names_size)
 		return 0;
-	if (i == HASH_NONE) {
+	if (i == UW_HASH_NONE) {
 		char *copy;
 
 		if (array_grow(facts->build_ids, facts->n_build_ids, facts->room_build_ids))
 			return -ENOMEM;
 		i = (uint32_t)facts->n_build_ids;
 		copy = strndup(name, size);
-		if (!copy || hash_add(&facts->by_name, hash, i)) {
+		if (!copy || uw_hash_add(&facts->by_name, hash, i)) {
 			free(copy);
 			return -ENOMEM;
 		}
@@ -65,7 +65,7 @@ const struct uw_build_id *perfdata_facts_find(const struct perfdata_facts *facts
 	size_t size = strlen(name);
 	uint32_t i = find_name(facts, name, size, hash_bytes(0, name, size));
 
-	return i == HASH_NONE ? NULL : &facts->build_ids[i].id;
+	return i == UW_HASH_NONE ? NULL : &facts->build_ids[i].id;
 }
 
 /* Return whether perf uses this name for vmlinux. Modules have other names. */

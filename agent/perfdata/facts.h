@@ -25,7 +25,7 @@ struct perfdata_facts {
 	struct uw_build_id kernel_build_id;
 	struct perfdata_build_id *build_ids;
 	size_t n_build_ids, room_build_ids, names_size;
-	struct hash_index by_name;
+	struct uw_hash_index by_name;
 };
 
 void perfdata_facts_fini(struct perfdata_facts *facts);

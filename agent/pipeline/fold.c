@@ -16,8 +16,8 @@ struct fold {
 	struct profile *profile; /* being filled; the fold owns its arrays until fold_take */
 	struct location *locations;
 	size_t room_locations, room_entries, room_ids;
-	struct hash_index by_location;
-	struct hash_index by_stack;
+	struct uw_hash_index by_location;
+	struct uw_hash_index by_stack;
 	struct heap heap; /* live allocations; their entries are in the current profile */
 };
 
@@ -43,8 +43,8 @@ void fold_free(struct fold *fold)
 	if (fold->profile)
 		fold->profile->locations = fold->locations;
 	profile_free(fold->profile);
-	hash_fini(&fold->by_location);
-	hash_fini(&fold->by_stack);
+	uw_hash_fini(&fold->by_location);
+	uw_hash_fini(&fold->by_stack);
 	heap_fini(&fold->heap);
 	free(fold);
 }
@@ -71,15 +71,15 @@ int fold_location(struct fold *fold, const struct location *location, uint32_t *
 		hash_u64((uint64_t)location->module->id << 8 |
 				 (unsigned int)location->confidence << 1 | location->ra_bytes,
 			 location->vaddr);
-	uint32_t id = HASH_FIND(i, &fold->by_location, hash,
-				same_location(&fold->locations[i], location));
+	uint32_t id = UW_HASH_FIND(i, &fold->by_location, hash,
+				   same_location(&fold->locations[i], location));
 	int err;
 
-	if (id == HASH_NONE) {
+	if (id == UW_HASH_NONE) {
 		id = (uint32_t)fold->profile->n_locations;
 		err = array_grow(fold->locations, id, fold->room_locations);
 		if (!err)
-			err = hash_add(&fold->by_location, hash, id);
+			err = uw_hash_add(&fold->by_location, hash, id);
 		if (err)
 			return err;
 		fold->locations[id] = *location;
@@ -117,12 +117,12 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 	struct profile *p = fold->profile;
 	size_t first = p->n_location_ids;
 	uint64_t hash = p->separate ? 0 : hash_line(s);
-	uint32_t id =
-		p->separate ? HASH_NONE
-			    : HASH_FIND(i, &fold->by_stack, hash, same_line(p, &p->entries[i], s));
+	uint32_t id = p->separate ? UW_HASH_NONE
+				  : UW_HASH_FIND(i, &fold->by_stack, hash,
+						 same_line(p, &p->entries[i], s));
 	int err;
 
-	if (id == HASH_NONE) {
+	if (id == UW_HASH_NONE) {
 		if (first + s->n_locations > UINT32_MAX)
 			return -ENOMEM;
 		err = array_reserve(p->location_ids, first + s->n_locations, fold->room_ids);
@@ -130,7 +130,7 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 			err = array_grow(p->entries, p->n_entries, fold->room_entries);
 		id = (uint32_t)p->n_entries;
 		if (!err && !p->separate)
-			err = hash_add(&fold->by_stack, hash, id);
+			err = uw_hash_add(&fold->by_stack, hash, id);
 		if (err)
 			return err;
 		if (s->n_locations)
@@ -307,8 +307,8 @@ int fold_take(struct fold *fold, struct profile **out)
 	fold->profile = fresh;
 	fold->locations = NULL;
 	fold->room_locations = fold->room_entries = fold->room_ids = 0;
-	hash_clear(&fold->by_location);
-	hash_clear(&fold->by_stack);
+	uw_hash_clear(&fold->by_location);
+	uw_hash_clear(&fold->by_stack);
 	heap_forget_ended(&fold->heap);
 	/* If there is no memory, the next profile only lacks what was live before. */
 	if (fold->heap.n)

@@ -17,14 +17,15 @@ struct heap_process {
 
 static uint32_t find_piece(const struct heap *heap, uint64_t id)
 {
-	return HASH_FIND(k, &heap->by_id, hash_u64(0, id), heap->pieces[k].alloc.id == id);
+	return UW_HASH_FIND(k, &heap->by_id, hash_u64(0, id), heap->pieces[k].alloc.id == id);
 }
 
 static struct heap_process *find_process(const struct heap *heap, uint32_t pid)
 {
-	uint32_t i = HASH_FIND(k, &heap->by_pid, hash_u64(0, pid), heap->processes[k].pid == pid);
+	uint32_t i =
+		UW_HASH_FIND(k, &heap->by_pid, hash_u64(0, pid), heap->processes[k].pid == pid);
 
-	return i == HASH_NONE ? NULL : &heap->processes[i];
+	return i == UW_HASH_NONE ? NULL : &heap->processes[i];
 }
 
 /* Add a process unless it is known. -ENOMEM. */
@@ -36,7 +37,7 @@ static int need_process(struct heap *heap, uint32_t pid)
 	if (array_grow(heap->processes, heap->n_processes, heap->room_processes))
 		return -ENOMEM;
 	heap->processes[heap->n_processes] = (struct heap_process){ .pid = pid };
-	if (hash_add(&heap->by_pid, hash_u64(0, pid), (uint32_t)heap->n_processes))
+	if (uw_hash_add(&heap->by_pid, hash_u64(0, pid), (uint32_t)heap->n_processes))
 		return -ENOMEM;
 	heap->n_processes++;
 	return 0;
@@ -48,11 +49,11 @@ static void drop_piece(struct heap *heap, uint32_t i)
 	uint32_t last = (uint32_t)--heap->n;
 
 	find_process(heap, heap->pieces[i].pid)->n--;
-	hash_remove(&heap->by_id, hash_u64(0, heap->pieces[i].alloc.id), i);
+	uw_hash_remove(&heap->by_id, hash_u64(0, heap->pieces[i].alloc.id), i);
 	if (i == last)
 		return;
 	heap->pieces[i] = heap->pieces[last];
-	hash_renumber(&heap->by_id, hash_u64(0, heap->pieces[i].alloc.id), last, i);
+	uw_hash_renumber(&heap->by_id, hash_u64(0, heap->pieces[i].alloc.id), last, i);
 }
 
 /* Remove a process; the last process fills the gap. */
@@ -60,11 +61,11 @@ static void drop_process(struct heap *heap, uint32_t i)
 {
 	uint32_t last = (uint32_t)--heap->n_processes;
 
-	hash_remove(&heap->by_pid, hash_u64(0, heap->processes[i].pid), i);
+	uw_hash_remove(&heap->by_pid, hash_u64(0, heap->processes[i].pid), i);
 	if (i == last)
 		return;
 	heap->processes[i] = heap->processes[last];
-	hash_renumber(&heap->by_pid, hash_u64(0, heap->processes[i].pid), last, i);
+	uw_hash_renumber(&heap->by_pid, hash_u64(0, heap->processes[i].pid), last, i);
 }
 
 int heap_add(struct heap *heap, const struct heap_piece *piece)
@@ -73,7 +74,7 @@ int heap_add(struct heap *heap, const struct heap_piece *piece)
 	int err;
 
 	/* Only a forged recording uses an id twice. */
-	if (find_piece(heap, piece->alloc.id) != HASH_NONE)
+	if (find_piece(heap, piece->alloc.id) != UW_HASH_NONE)
 		return -ENOSPC;
 	if (heap->n == PIECES_MAX)
 		heap_forget_ended(heap);
@@ -85,7 +86,7 @@ int heap_add(struct heap *heap, const struct heap_piece *piece)
 	if (array_grow(heap->pieces, heap->n, heap->room))
 		return -ENOMEM;
 	heap->pieces[heap->n] = *piece;
-	if (hash_add(&heap->by_id, hash_u64(0, piece->alloc.id), (uint32_t)heap->n))
+	if (uw_hash_add(&heap->by_id, hash_u64(0, piece->alloc.id), (uint32_t)heap->n))
 		return -ENOMEM;
 	heap->n++;
 	process = find_process(heap, piece->pid);
@@ -100,7 +101,7 @@ bool heap_freed(struct heap *heap, const struct event_freed *freed, struct heap_
 	uint32_t i = find_piece(heap, freed->id);
 	struct heap_piece *piece;
 
-	if (i == HASH_NONE)
+	if (i == UW_HASH_NONE)
 		return false;
 	piece = &heap->pieces[i];
 	find_process(heap, piece->pid)->ended = false;
@@ -163,7 +164,7 @@ void heap_fini(struct heap *heap)
 {
 	free(heap->pieces);
 	free(heap->processes);
-	hash_fini(&heap->by_id);
-	hash_fini(&heap->by_pid);
+	uw_hash_fini(&heap->by_id);
+	uw_hash_fini(&heap->by_pid);
 	*heap = (struct heap){ 0 };
 }

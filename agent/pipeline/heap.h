@@ -24,10 +24,10 @@ struct heap_process;
 struct heap { /* all zero: empty */
 	struct heap_piece *pieces;
 	size_t n, room;
-	struct hash_index by_id;
+	struct uw_hash_index by_id;
 	struct heap_process *processes; /* processes that have pieces, or had some */
 	size_t n_processes, room_processes;
-	struct hash_index by_pid;
+	struct uw_hash_index by_pid;
 };
 
 /*

@@ -43,10 +43,10 @@ struct names {
 	struct strings strings;
 	struct cached *cached;
 	size_t n_cached, room_cached;
-	struct hash_index by_address;
+	struct uw_hash_index by_address;
 	struct known *known;
 	size_t n_known, room_known;
-	struct hash_index by_symbol;
+	struct uw_hash_index by_symbol;
 };
 
 int names_new(struct opener *opener, const struct source_info *info, bool demangle,
@@ -99,9 +99,9 @@ void names_free(struct names *names)
 	kernel_names_fini(&names->kernel);
 	strings_fini(&names->strings);
 	free(names->cached);
-	hash_fini(&names->by_address);
+	uw_hash_fini(&names->by_address);
 	free(names->known);
-	hash_fini(&names->by_symbol);
+	uw_hash_fini(&names->by_symbol);
 	free(names);
 }
 
@@ -138,10 +138,10 @@ static void name_kernel(struct names *names, struct cached *c)
 static void name_symbol(struct names *names, const char *symbol, struct cached *c)
 {
 	uint64_t hash = hash_u64(0, (uintptr_t)symbol);
-	uint32_t id = HASH_FIND(i, &names->by_symbol, hash, names->known[i].symbol == symbol);
+	uint32_t id = UW_HASH_FIND(i, &names->by_symbol, hash, names->known[i].symbol == symbol);
 	char *readable;
 
-	if (id != HASH_NONE) {
+	if (id != UW_HASH_NONE) {
 		c->function = names->known[id].function;
 		c->system_name = names->known[id].system_name;
 		return;
@@ -157,7 +157,7 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 	names->known[names->n_known] = (struct known){ .symbol = symbol,
 						       .function = c->function,
 						       .system_name = c->system_name };
-	if (!hash_add(&names->by_symbol, hash, (uint32_t)names->n_known))
+	if (!uw_hash_add(&names->by_symbol, hash, (uint32_t)names->n_known))
 		names->n_known++;
 }
 
@@ -329,9 +329,9 @@ static const struct cached *find_cached(struct names *names, const struct locati
 					struct cached *scratch)
 {
 	uint64_t hash = hash_u64(location->module->id, location->vaddr);
-	uint32_t id = HASH_FIND(i, &names->by_address, hash, is_at(&names->cached[i], location));
+	uint32_t id = UW_HASH_FIND(i, &names->by_address, hash, is_at(&names->cached[i], location));
 
-	if (id != HASH_NONE)
+	if (id != UW_HASH_NONE)
 		return &names->cached[id];
 	*scratch = (struct cached){ .module = location->module, .addr = location->vaddr };
 	if (location->module->kind == MODULE_KERNEL)
@@ -344,7 +344,7 @@ static const struct cached *find_cached(struct names *names, const struct locati
 	if (array_grow(names->cached, names->n_cached, names->room_cached))
 		return scratch; /* looked up again next time */
 	names->cached[names->n_cached] = *scratch;
-	if (!hash_add(&names->by_address, hash, (uint32_t)names->n_cached))
+	if (!uw_hash_add(&names->by_address, hash, (uint32_t)names->n_cached))
 		names->n_cached++;
 	return scratch;
 }

@@ -13,7 +13,7 @@
 
 static uint32_t find(const struct cgroups *cgroups, uint64_t id)
 {
-	return HASH_FIND(i, &cgroups->by_id, hash_u64(0, id), cgroups->cgroups[i].id == id);
+	return UW_HASH_FIND(i, &cgroups->by_id, hash_u64(0, id), cgroups->cgroups[i].id == id);
 }
 
 /* Sanitise the path: users name their own cgroups. It goes into texts and labels. */
@@ -28,7 +28,7 @@ int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)
 	free(sanitized);
 	if (!path)
 		return -ENOMEM;
-	if (at != HASH_NONE) {
+	if (at != UW_HASH_NONE) {
 		cgroups->cgroups[at].path = path;
 		return 0;
 	}
@@ -36,7 +36,7 @@ int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)
 		return 0; /* its samples only have the id */
 	if (array_grow(cgroups->cgroups, cgroups->n, cgroups->room))
 		return -ENOMEM;
-	if (hash_add(&cgroups->by_id, hash_u64(0, event->id), (uint32_t)cgroups->n))
+	if (uw_hash_add(&cgroups->by_id, hash_u64(0, event->id), (uint32_t)cgroups->n))
 		return -ENOMEM;
 	cgroups->cgroups[cgroups->n++] = (struct cgroup){ event->id, path };
 	return 0;
@@ -46,13 +46,13 @@ const char *cgroups_path(const struct cgroups *cgroups, uint64_t id)
 {
 	uint32_t at = find(cgroups, id);
 
-	return at == HASH_NONE ? NULL : cgroups->cgroups[at].path;
+	return at == UW_HASH_NONE ? NULL : cgroups->cgroups[at].path;
 }
 
 void cgroups_fini(struct cgroups *cgroups)
 {
 	free(cgroups->cgroups);
-	hash_fini(&cgroups->by_id);
+	uw_hash_fini(&cgroups->by_id);
 	strings_fini(&cgroups->paths);
 	*cgroups = (struct cgroups){ 0 };
 }

@@ -11,7 +11,7 @@ struct cgroups { /* all zero: empty */
 		const char *path;
 	} * cgroups;
 	size_t n, room;
-	struct hash_index by_id;
+	struct uw_hash_index by_id;
 	struct strings paths;
 };
 

@@ -43,7 +43,7 @@ struct hotspot {
 	struct hotspot_cache cache;
 	struct blob *blobs;
 	size_t n_blobs, room_blobs;
-	struct hash_index by_block;
+	struct uw_hash_index by_block;
 	uint8_t *cached; /* names and frames; offset 0 is not used */
 	size_t n_cached, cached_room;
 	uint8_t *segments; /* segment maps of all heaps, as read last */
@@ -77,7 +77,7 @@ void hotspot_free(struct hotspot *h)
 	if (!h)
 		return;
 	free(h->blobs);
-	hash_fini(&h->by_block);
+	uw_hash_fini(&h->by_block);
 	free(h->memory.pages);
 	free(h->cached);
 	free(h->segments);
@@ -128,23 +128,23 @@ static void forget_gone(struct hotspot *h)
 	}
 	if (live > BLOBS_MAX / 4 * 3 || bytes > CACHED_MAX / 4 * 3)
 		return;
-	hash_clear(&h->by_block);
+	uw_hash_clear(&h->by_block);
 	h->n_blobs = 0;
 	h->n_cached = 1;
 }
 
-/* Return the index of the blob in a block, or HASH_NONE. */
+/* Return the index of the blob in a block, or UW_HASH_NONE. */
 static uint32_t find_blob(const struct hotspot *h, uint64_t block)
 {
-	return HASH_FIND(k, &h->by_block, hash_u64(0, block), h->blobs[k].block == block);
+	return UW_HASH_FIND(k, &h->by_block, hash_u64(0, block), h->blobs[k].block == block);
 }
 
-/* Make room for a new blob, and return its index. HASH_NONE: no memory. */
+/* Make room for a new blob, and return its index. UW_HASH_NONE: no memory. */
 static uint32_t add_blob(struct hotspot *h, uint64_t block)
 {
 	if (array_grow(h->blobs, h->n_blobs, h->room_blobs) ||
-	    hash_add(&h->by_block, hash_u64(0, block), (uint32_t)h->n_blobs))
-		return HASH_NONE;
+	    uw_hash_add(&h->by_block, hash_u64(0, block), (uint32_t)h->n_blobs))
+		return UW_HASH_NONE;
 	return (uint32_t)h->n_blobs++;
 }
 
@@ -273,7 +273,7 @@ static bool learn(struct hotspot *h, const uint8_t *head, struct blob *b)
 
 /*
  * Read the block that, according to the heap, begins at address block, with room bytes up to the
- * heap's end. known: the index of its blob, or HASH_NONE. Update the blob if the block has changed.
+ * heap's end. known: the index of its blob, or UW_HASH_NONE. Update the blob if the block has changed.
  */
 static void look_at(struct hotspot *h, uint64_t block, uint64_t room, uint32_t known)
 {
@@ -281,7 +281,7 @@ static void look_at(struct hotspot *h, uint64_t block, uint64_t room, uint32_t k
 	uint8_t head[HOTSPOT_HEAD_SIZE] = { 0 };
 	const uint8_t *p = head + l->block_size;
 	struct blob now = { .block = block, .turn = h->turn };
-	const struct blob *b = known == HASH_NONE ? NULL : &h->blobs[known];
+	const struct blob *b = known == UW_HASH_NONE ? NULL : &h->blobs[known];
 
 	if (!hotspot_get(&h->memory, block, head,
 			 room < sizeof(head) ? (size_t)room : sizeof(head)))
@@ -295,9 +295,9 @@ static void look_at(struct hotspot *h, uint64_t block, uint64_t room, uint32_t k
 		return;
 	if (now.size && !learn(h, head, &now))
 		return;
-	if (known == HASH_NONE)
+	if (known == UW_HASH_NONE)
 		known = add_blob(h, block);
-	if (known == HASH_NONE)
+	if (known == UW_HASH_NONE)
 		return;
 	h->changed = true;
 	h->blobs[known] = now;
@@ -400,12 +400,12 @@ static void read_blobs(struct hotspot *h, const struct heap *heap, bool all)
 		uint64_t block = heap->low + ((uint64_t)(s - map) << heap->log2);
 		uint32_t known = find_blob(h, block);
 
-		if (known != HASH_NONE)
+		if (known != UW_HASH_NONE)
 			h->blobs[known].turn = h->turn;
 		else if (h->n_blobs >= BLOBS_MAX)
 			continue;
 		/* A free block is soon used for something else, so always read it. */
-		if (known == HASH_NONE || !h->blobs[known].size || all ||
+		if (known == UW_HASH_NONE || !h->blobs[known].size || all ||
 		    (block >> heap->log2) % VERIFY == h->turn % VERIFY)
 			look_at(h, block, heap->high - block, known);
 	}

@@ -177,8 +177,8 @@ void modules_free(struct modules *modules)
 		known_free(modules->known[i]);
 	free(modules->known);
 	free(modules->waiting);
-	hash_fini(&modules->by_identity);
-	hash_fini(&modules->by_contents);
+	uw_hash_fini(&modules->by_identity);
+	uw_hash_fini(&modules->by_contents);
 	free(modules);
 }
 
@@ -367,14 +367,14 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		view = opener_view(modules->opener, pid, !m.inode);
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
-	id = HASH_FIND(i, &modules->by_identity, hash,
-		       same_identity(modules->known[i], kind, &m, view));
-	if (id != HASH_NONE) {
+	id = UW_HASH_FIND(i, &modules->by_identity, hash,
+			  same_identity(modules->known[i], kind, &m, view));
+	if (id != UW_HASH_NONE) {
 		try_again(modules, modules->known[id], pid, mapping);
 		return &modules->known[id]->module;
 	}
 	k = add(modules, kind, m.path);
-	if (!k || hash_add(&modules->by_identity, hash, k->module.id))
+	if (!k || uw_hash_add(&modules->by_identity, hash, k->module.id))
 		return NULL;
 	k->major = m.major;
 	k->minor = m.minor;
@@ -427,10 +427,10 @@ void modules_unite(struct modules *modules, struct known *k)
 	if (!build_id->size)
 		return;
 	hash = hash_bytes(hash, build_id->bytes, build_id->size);
-	id = HASH_FIND(i, &modules->by_contents, hash, same_contents(modules->known[i], k));
-	if (id == HASH_NONE) {
+	id = UW_HASH_FIND(i, &modules->by_contents, hash, same_contents(modules->known[i], k));
+	if (id == UW_HASH_NONE) {
 		/* Without memory for the index, equal files are only counted separately. */
-		(void)hash_add(&modules->by_contents, hash, k->module.id);
+		(void)uw_hash_add(&modules->by_contents, hash, k->module.id);
 		return;
 	}
 	uw_object_put(k->module.object);

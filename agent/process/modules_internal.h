@@ -54,8 +54,8 @@ struct modules {
 	struct keeper *keeper; /* borrowed; NULL: objects without a stored table get none */
 	struct known **known;
 	size_t n, room;
-	struct hash_index by_identity;
-	struct hash_index by_contents; /* usable modules, by path and build-id */
+	struct uw_hash_index by_identity;
+	struct uw_hash_index by_contents; /* usable modules, by path and build-id */
 	struct known *kernel, *unknown;
 	uint64_t patience_ns, patience_at_ns; /* the time that was left, and when */
 	uint32_t *waiting; /* ids of modules for which a table does not pay yet */

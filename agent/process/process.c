@@ -57,11 +57,11 @@ struct processes {
 	struct process *processes; /* dense: on removal the last one fills the gap */
 	uint32_t n_processes;
 	size_t room_processes;
-	struct hash_index by_pid;
+	struct uw_hash_index by_pid;
 	struct task *tasks; /* dense, too */
 	uint32_t n_tasks;
 	size_t room_tasks;
-	struct hash_index by_tid;
+	struct uw_hash_index by_tid;
 	struct end *ends; /* ring buffer, in the order of the events */
 	size_t first_end, n_ends, room_ends;
 	uint64_t n_events;
@@ -95,8 +95,8 @@ void processes_free(struct processes *p)
 	free(p->processes);
 	free(p->tasks);
 	free(p->ends);
-	hash_fini(&p->by_pid);
-	hash_fini(&p->by_tid);
+	uw_hash_fini(&p->by_pid);
+	uw_hash_fini(&p->by_tid);
 	strings_fini(&p->comms);
 	free(p);
 }
@@ -115,16 +115,16 @@ size_t processes_count(const struct processes *p)
 
 static struct process *find_process(const struct processes *p, uint32_t pid)
 {
-	uint32_t id = HASH_FIND(i, &p->by_pid, hash_u64(0, pid), p->processes[i].pid == pid);
+	uint32_t id = UW_HASH_FIND(i, &p->by_pid, hash_u64(0, pid), p->processes[i].pid == pid);
 
-	return id == HASH_NONE ? NULL : &p->processes[id];
+	return id == UW_HASH_NONE ? NULL : &p->processes[id];
 }
 
 static struct task *find_task(const struct processes *p, uint32_t tid)
 {
-	uint32_t id = HASH_FIND(i, &p->by_tid, hash_u64(0, tid), p->tasks[i].tid == tid);
+	uint32_t id = UW_HASH_FIND(i, &p->by_tid, hash_u64(0, tid), p->tasks[i].tid == tid);
 
-	return id == HASH_NONE ? NULL : &p->tasks[id];
+	return id == UW_HASH_NONE ? NULL : &p->tasks[id];
 }
 
 static size_t mappings_of(const struct uw_space *space)
@@ -151,7 +151,7 @@ static bool too_many(struct processes *p, size_t n)
 static int add_process(struct processes *p, uint32_t pid, const char *comm, struct uw_space *space)
 {
 	if (array_grow(p->processes, p->n_processes, p->room_processes) ||
-	    hash_add(&p->by_pid, hash_u64(0, pid), p->n_processes)) {
+	    uw_hash_add(&p->by_pid, hash_u64(0, pid), p->n_processes)) {
 		uw_space_free(space);
 		return -ENOMEM;
 	}
@@ -168,17 +168,17 @@ static void remove_process(struct processes *p, struct process *process)
 
 	p->n_mappings -= mappings_of(process->space);
 	uw_space_free(process->space);
-	hash_remove(&p->by_pid, hash_u64(0, process->pid), id);
+	uw_hash_remove(&p->by_pid, hash_u64(0, process->pid), id);
 	if (id == last)
 		return;
 	p->processes[id] = p->processes[last];
-	hash_renumber(&p->by_pid, hash_u64(0, p->processes[id].pid), last, id);
+	uw_hash_renumber(&p->by_pid, hash_u64(0, p->processes[id].pid), last, id);
 }
 
 static int add_task(struct processes *p, uint32_t tid, uint32_t pid, const char *comm)
 {
 	if (array_grow(p->tasks, p->n_tasks, p->room_tasks) ||
-	    hash_add(&p->by_tid, hash_u64(0, tid), p->n_tasks))
+	    uw_hash_add(&p->by_tid, hash_u64(0, tid), p->n_tasks))
 		return -ENOMEM;
 	p->tasks[p->n_tasks++] = (struct task){ .tid = tid, .pid = pid, .comm = comm };
 	return 0;
@@ -192,11 +192,11 @@ static void remove_task(struct processes *p, struct task *task)
 
 	if (process && !--process->n_tasks)
 		remove_process(p, process);
-	hash_remove(&p->by_tid, hash_u64(0, task->tid), id);
+	uw_hash_remove(&p->by_tid, hash_u64(0, task->tid), id);
 	if (id == last)
 		return;
 	p->tasks[id] = p->tasks[last];
-	hash_renumber(&p->by_tid, hash_u64(0, p->tasks[id].tid), last, id);
+	uw_hash_renumber(&p->by_tid, hash_u64(0, p->tasks[id].tid), last, id);
 }
 
 /* Forget a process and all its tasks, because the pid now belongs to another process. */

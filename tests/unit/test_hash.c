@@ -13,19 +13,19 @@ static uint64_t weak(uint32_t id)
 }
 
 /* Look up id among all others with the same hash. */
-static bool has(const struct hash_index *index, uint32_t id)
+static bool has(const struct uw_hash_index *index, uint32_t id)
 {
 	struct uw_hash_search at;
 	uint32_t found = uw_hash_first(index, weak(id), &at);
 
-	while (found != HASH_NONE && found != id)
+	while (found != UW_HASH_NONE && found != id)
 		found = uw_hash_next(&at);
 	return found == id;
 }
 
 static void test_index_agrees_with_a_plain_array(void)
 {
-	struct hash_index index = { 0 };
+	struct uw_hash_index index = { 0 };
 	bool there[300] = { 0 };
 
 	srand(1);
@@ -33,17 +33,17 @@ static void test_index_agrees_with_a_plain_array(void)
 		uint32_t id = (uint32_t)rand() % 300;
 
 		if (there[id])
-			hash_remove(&index, weak(id), id);
+			uw_hash_remove(&index, weak(id), id);
 		else
-			CHECK(!hash_add(&index, weak(id), id), "memory");
+			CHECK(!uw_hash_add(&index, weak(id), id), "memory");
 		there[id] = !there[id];
 		id = (uint32_t)rand() % 300;
 		CHECK(has(&index, id) == there[id], "found exactly what was added");
 	}
-	hash_clear(&index);
+	uw_hash_clear(&index);
 	for (uint32_t id = 0; id < 300; id++)
 		CHECK(!has(&index, id), "cleared");
-	hash_fini(&index);
+	uw_hash_fini(&index);
 }
 
 /*
@@ -69,7 +69,7 @@ static void test_collisions_cannot_be_prepared(void)
 /* A dense array: the last element fills the gap of a removed one. Its keys are hashed weakly. */
 static void test_elements_can_move(void)
 {
-	struct hash_index index = { 0 };
+	struct uw_hash_index index = { 0 };
 	uint32_t keys[200], n = 0;
 
 	srand(2);
@@ -78,35 +78,35 @@ static void test_elements_can_move(void)
 		struct uw_hash_search at;
 		uint32_t id = uw_hash_first(&index, weak(key), &at);
 
-		while (id != HASH_NONE && keys[id] != key)
+		while (id != UW_HASH_NONE && keys[id] != key)
 			id = uw_hash_next(&at);
 		for (uint32_t i = 0; i < n; i++)
 			CHECK((keys[i] == key) == (i == id), "the index knows where a key is");
-		if (id == HASH_NONE) {
+		if (id == UW_HASH_NONE) {
 			keys[n] = key;
-			CHECK(!hash_add(&index, weak(key), n++), "memory");
+			CHECK(!uw_hash_add(&index, weak(key), n++), "memory");
 			continue;
 		}
-		hash_remove(&index, weak(key), id);
+		uw_hash_remove(&index, weak(key), id);
 		keys[id] = keys[--n];
 		if (id != n)
-			hash_renumber(&index, weak(keys[id]), n, id);
+			uw_hash_renumber(&index, weak(keys[id]), n, id);
 		CHECK(index.n_used == n, "one entry for each key");
 	}
-	hash_fini(&index);
+	uw_hash_fini(&index);
 }
 
 /* An id may be in the index with two hashes, here of overlapping chains. */
 static void test_remove_looks_at_the_hash(void)
 {
-	struct hash_index index = { 0 };
+	struct uw_hash_index index = { 0 };
 	struct uw_hash_search at;
 
-	CHECK(!hash_add(&index, 64, 1) && !hash_add(&index, 0, 1), "memory");
-	hash_remove(&index, 0, 1);
-	CHECK(uw_hash_first(&index, 64, &at) == 1 && uw_hash_first(&index, 0, &at) == HASH_NONE,
+	CHECK(!uw_hash_add(&index, 64, 1) && !uw_hash_add(&index, 0, 1), "memory");
+	uw_hash_remove(&index, 0, 1);
+	CHECK(uw_hash_first(&index, 64, &at) == 1 && uw_hash_first(&index, 0, &at) == UW_HASH_NONE,
 	      "the other entry stays");
-	hash_fini(&index);
+	uw_hash_fini(&index);
 }
 
 static void test_strings_are_kept_once(void)

@@ -41,7 +41,7 @@ struct raw_files {
 	size_t n_weights;
 	struct seen *seen;
 	size_t n_seen, room_seen;
-	struct hash_index by_seen;
+	struct uw_hash_index by_seen;
 };
 
 int raw_files_new(struct processes *processes, struct modules *modules, struct raw_files **out)
@@ -60,7 +60,7 @@ void raw_files_free(struct raw_files *files)
 {
 	if (!files)
 		return;
-	hash_fini(&files->by_seen);
+	uw_hash_fini(&files->by_seen);
 	free(files->weights);
 	free(files->seen);
 	free(files);
@@ -102,16 +102,16 @@ static int note_all(struct raw_files *files, const struct thread *thread)
 {
 	uint64_t hash = hash_u64(thread->pid, thread->files);
 	const struct uw_mapping *mappings;
-	uint32_t id = HASH_FIND(k, &files->by_seen, hash, same_files(&files->seen[k], thread));
+	uint32_t id = UW_HASH_FIND(k, &files->by_seen, hash, same_files(&files->seen[k], thread));
 	size_t n;
 	int err = 0;
 
-	if (id != HASH_NONE)
+	if (id != UW_HASH_NONE)
 		return 0;
 	if (array_grow(files->seen, files->n_seen, files->room_seen))
 		return -ENOMEM;
 	files->seen[files->n_seen] = (struct seen){ thread->pid, thread->files };
-	if (hash_add(&files->by_seen, hash, (uint32_t)files->n_seen))
+	if (uw_hash_add(&files->by_seen, hash, (uint32_t)files->n_seen))
 		return -ENOMEM;
 	files->n_seen++;
 	mappings = uw_space_mappings(thread->space, &n);

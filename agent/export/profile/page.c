@@ -19,7 +19,7 @@ struct page {
 	FILE *out;
 	const char **strings;
 	uint32_t n_strings;
-	struct hash_index by_string;
+	struct uw_hash_index by_string;
 };
 
 /* ---- JSON ---------------------------------------------------------------------------- */
@@ -136,16 +136,16 @@ static bool alike(const struct flame *f, size_t a, int64_t a_one, size_t b, int6
 	return true;
 }
 
-/* Return the number of a text in the page's table of strings. HASH_NONE: out of memory. */
+/* Return the number of a text in the page's table of strings. UW_HASH_NONE: out of memory. */
 static uint32_t string_id(struct page *p, const char *text)
 {
 	uint64_t hash = hash_bytes(0, text, strlen(text));
-	uint32_t id = HASH_FIND(i, &p->by_string, hash, !strcmp(p->strings[i], text));
+	uint32_t id = UW_HASH_FIND(i, &p->by_string, hash, !strcmp(p->strings[i], text));
 
-	if (id != HASH_NONE)
+	if (id != UW_HASH_NONE)
 		return id;
-	if (hash_add(&p->by_string, hash, p->n_strings))
-		return HASH_NONE;
+	if (uw_hash_add(&p->by_string, hash, p->n_strings))
+		return UW_HASH_NONE;
 	p->strings[p->n_strings] = text;
 	return p->n_strings++;
 }
@@ -164,7 +164,7 @@ static int put_frames(struct page *p)
 		uint32_t name = string_id(p, frame->name), module = string_id(p, frame->module);
 		uint32_t file = string_id(p, frame->file);
 
-		if (name == HASH_NONE || module == HASH_NONE || file == HASH_NONE)
+		if (name == UW_HASH_NONE || module == UW_HASH_NONE || file == UW_HASH_NONE)
 			return -ENOMEM;
 		(void)fprintf(p->out, "%s%u,%u,%u,%lld,%u", i ? "," : "", name, module, file,
 			      (long long)frame->line, frame->kind);
@@ -353,7 +353,7 @@ int flame_write(const struct flame *flame, const struct flame_page *page, FILE *
 	err = put_profile(&p, page);
 	put(&p, page_end);
 	free(p.strings);
-	hash_fini(&p.by_string);
+	uw_hash_fini(&p.by_string);
 	/*
 	 * Take errno now: the stream remembers only that a write failed, and a flush may change
 	 * errno.

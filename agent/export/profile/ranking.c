@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Return the index of a row, which is added if it is new. HASH_NONE: out of memory. */
+/* Return the index of a row, which is added if it is new. UW_HASH_NONE: out of memory. */
 static uint32_t row_id(struct ranking *r, const char *name, const char *where)
 {
 	/* Equal texts are the same pointer. */
@@ -21,15 +21,15 @@ static uint32_t row_id(struct ranking *r, const char *name, const char *where)
 	uint32_t id;
 
 	if (!row.name || !row.where)
-		return HASH_NONE;
-	id = HASH_FIND(i, &r->by_name, hash,
-		       r->rows[i].name == row.name && r->rows[i].where == row.where);
-	if (id != HASH_NONE)
+		return UW_HASH_NONE;
+	id = UW_HASH_FIND(i, &r->by_name, hash,
+			  r->rows[i].name == row.name && r->rows[i].where == row.where);
+	if (id != UW_HASH_NONE)
 		return id;
-	if (r->n_rows >= HASH_NONE || array_grow(r->rows, r->n_rows, r->room_rows))
-		return HASH_NONE;
-	if (hash_add(&r->by_name, hash, (uint32_t)r->n_rows))
-		return HASH_NONE;
+	if (r->n_rows >= UW_HASH_NONE || array_grow(r->rows, r->n_rows, r->room_rows))
+		return UW_HASH_NONE;
+	if (uw_hash_add(&r->by_name, hash, (uint32_t)r->n_rows))
+		return UW_HASH_NONE;
 	r->rows[r->n_rows] = row;
 	return (uint32_t)r->n_rows++;
 }
@@ -64,7 +64,7 @@ static bool is_wanted(const struct stacks *s, const struct stacks_sample *sample
 
 /* ---- by properties of frames ---------------------------------------------------- */
 
-/* Return the row of a frame. HASH_NONE: out of memory. */
+/* Return the row of a frame. UW_HASH_NONE: out of memory. */
 static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struct stacks_line *line,
 			  const struct stacks_module *module)
 {
@@ -104,7 +104,7 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 	if (!err && r->outside)
 		err = inner_functions(s, type, &passed_over, &passing);
 	if (row_of)
-		memset(row_of, 0xff, (s->n_lines + 1) * sizeof(*row_of)); /* HASH_NONE */
+		memset(row_of, 0xff, (s->n_lines + 1) * sizeof(*row_of)); /* UW_HASH_NONE */
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		const struct stacks_sample *sample = &s->samples[i];
 		int64_t value = stacks_value(s, i, type);
@@ -126,10 +126,10 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 				bool over =
 					pass && passed_over[s->lines[l->first_line + k].function];
 
-				if (*row == HASH_NONE)
+				if (*row == UW_HASH_NONE)
 					*row = frame_row(r, s, &s->lines[l->first_line + k],
 							 &s->modules[l->module]);
-				if (*row == HASH_NONE)
+				if (*row == UW_HASH_NONE)
 					err = -ENOMEM;
 				else
 					count(r, *row, value, sample->base, innermost && !over);
@@ -145,7 +145,7 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 
 /* ---- by properties of samples --------------------------------------------------- */
 
-/* Return the row of a sample by its labels. HASH_NONE: out of memory. */
+/* Return the row of a sample by its labels. UW_HASH_NONE: out of memory. */
 static uint32_t sample_row(struct ranking *r, const struct stacks *s,
 			   const struct stacks_sample *sample)
 {
@@ -179,7 +179,7 @@ static int add_samples(struct ranking *r, const struct stacks *s, size_t type,
 		if (!is_wanted(s, &s->samples[i], only))
 			continue;
 		row = sample_row(r, s, &s->samples[i]);
-		if (row == HASH_NONE)
+		if (row == UW_HASH_NONE)
 			return -ENOMEM;
 		r->n_counted++;
 		count(r, row, stacks_value(s, i, type), s->samples[i].base, true);
@@ -211,7 +211,7 @@ void ranking_fini(struct ranking *r)
 {
 	free(r->rows);
 	strings_fini(&r->texts);
-	hash_fini(&r->by_name);
+	uw_hash_fini(&r->by_name);
 	*r = (struct ranking){ .by = r->by };
 }
 
@@ -291,5 +291,5 @@ void ranking_sort(struct ranking *r, enum ranking_order order)
 		      : order == RANKING_BY_TOTAL ? by_total
 						  : by_name);
 	/* The index refers to the old positions. */
-	hash_clear(&r->by_name);
+	uw_hash_clear(&r->by_name);
 }

@@ -35,7 +35,7 @@ struct ranking { /* all zero: empty */
 	size_t n_rows, room_rows;
 	int64_t total, base_total;
 	struct strings texts;
-	struct hash_index by_name;
+	struct uw_hash_index by_name;
 	size_t n_counted;
 };
 

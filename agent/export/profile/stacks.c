@@ -60,12 +60,12 @@ uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
 	 */
 	m.kernel = !strncmp(m.path, "[kernel", 7) || !strncmp(m.path, "[guest.kernel", 13);
 	hash = hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit ^ m.off);
-	id = HASH_FIND(i, &s->by_module, hash, same_module(&s->modules[i], &m));
-	if (id != HASH_NONE)
+	id = UW_HASH_FIND(i, &s->by_module, hash, same_module(&s->modules[i], &m));
+	if (id != UW_HASH_NONE)
 		return id;
 	if (array_grow(s->modules, s->n_modules, s->room_modules) ||
-	    hash_add(&s->by_module, hash, (uint32_t)s->n_modules))
-		return HASH_NONE;
+	    uw_hash_add(&s->by_module, hash, (uint32_t)s->n_modules))
+		return UW_HASH_NONE;
 	s->modules[s->n_modules] = m;
 	return (uint32_t)s->n_modules++;
 }
@@ -88,15 +88,15 @@ uint32_t stacks_function(struct stacks *s, const struct stacks_function *functio
 		f.system_name = f.name;
 	f.file = f.file ? f.file : s->empty;
 	if (!f.name)
-		return HASH_NONE;
+		return UW_HASH_NONE;
 	hash = hash_pointer(hash_pointer(hash_pointer((uint64_t)f.start_line, f.name), f.file),
 			    f.system_name);
-	id = HASH_FIND(i, &s->by_function, hash, same_function(&s->functions[i], &f));
-	if (id != HASH_NONE)
+	id = UW_HASH_FIND(i, &s->by_function, hash, same_function(&s->functions[i], &f));
+	if (id != UW_HASH_NONE)
 		return id;
 	if (array_grow(s->functions, s->n_functions, s->room_functions) ||
-	    hash_add(&s->by_function, hash, (uint32_t)s->n_functions))
-		return HASH_NONE;
+	    uw_hash_add(&s->by_function, hash, (uint32_t)s->n_functions))
+		return UW_HASH_NONE;
 	s->functions[s->n_functions] = f;
 	return (uint32_t)s->n_functions++;
 }
@@ -124,14 +124,14 @@ uint32_t stacks_location(struct stacks *s, const struct stacks_location *locatio
 
 	for (uint32_t i = 0; i < location->n_lines; i++)
 		hash = hash_u64(hash, (uint64_t)lines[i].line << 24 ^ lines[i].function);
-	id = HASH_FIND(k, &s->by_location, hash,
-		       same_location(s, &s->locations[k], location, lines));
-	if (id != HASH_NONE)
+	id = UW_HASH_FIND(k, &s->by_location, hash,
+			  same_location(s, &s->locations[k], location, lines));
+	if (id != UW_HASH_NONE)
 		return id;
 	if (array_grow(s->locations, s->n_locations, s->room_locations) ||
 	    array_reserve(s->lines, s->n_lines + location->n_lines, s->room_lines) ||
-	    hash_add(&s->by_location, hash, (uint32_t)s->n_locations))
-		return HASH_NONE;
+	    uw_hash_add(&s->by_location, hash, (uint32_t)s->n_locations))
+		return UW_HASH_NONE;
 	s->locations[s->n_locations] = *location;
 	s->locations[s->n_locations].first_line = s->n_lines;
 	for (uint32_t i = 0; i < location->n_lines; i++)
@@ -154,12 +154,12 @@ uint32_t stacks_keep_label(struct stacks *s, const struct stacks_label *label)
 	l.key = l.key ? l.key : s->empty;
 	l.unit = l.unit ? l.unit : s->empty;
 	hash = hash_pointer(hash_pointer((uint64_t)l.number, l.key), l.text);
-	id = HASH_FIND(i, &s->by_label, hash, same_label(&s->labels[i], &l));
-	if (id != HASH_NONE)
+	id = UW_HASH_FIND(i, &s->by_label, hash, same_label(&s->labels[i], &l));
+	if (id != UW_HASH_NONE)
 		return id;
 	if (array_grow(s->labels, s->n_labels, s->room_labels) ||
-	    hash_add(&s->by_label, hash, (uint32_t)s->n_labels))
-		return HASH_NONE;
+	    uw_hash_add(&s->by_label, hash, (uint32_t)s->n_labels))
+		return UW_HASH_NONE;
 	s->labels[s->n_labels] = l;
 	return (uint32_t)s->n_labels++;
 }
@@ -173,7 +173,7 @@ int stacks_new(struct stacks **out)
 	if (!s)
 		return -ENOMEM;
 	s->empty = s->period_type.type = s->period_type.unit = stacks_text(s, "");
-	if (!s->empty || stacks_module(s, &(struct stacks_module){ 0 }) == HASH_NONE) {
+	if (!s->empty || stacks_module(s, &(struct stacks_module){ 0 }) == UW_HASH_NONE) {
 		stacks_free(s);
 		return -ENOMEM;
 	}
@@ -196,11 +196,11 @@ void stacks_free(struct stacks *s)
 	free(s->label_ids);
 	free(s->values);
 	free(s->comments);
-	hash_fini(&s->by_module);
-	hash_fini(&s->by_function);
-	hash_fini(&s->by_location);
-	hash_fini(&s->by_label);
-	hash_fini(&s->by_sample);
+	uw_hash_fini(&s->by_module);
+	uw_hash_fini(&s->by_function);
+	uw_hash_fini(&s->by_location);
+	uw_hash_fini(&s->by_label);
+	uw_hash_fini(&s->by_sample);
 	strings_fini(&s->texts);
 	free(s);
 }
@@ -295,13 +295,13 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 		hash_bytes(sample->base, location_ids, sample->n_locations * sizeof(uint32_t));
 	uint64_t n_frames = 0;
 	struct stacks_sample *fresh;
-	uint32_t id = HASH_NONE;
+	uint32_t id = UW_HASH_NONE;
 
 	hash = hash_bytes(hash, label_ids, sample->n_labels * sizeof(uint32_t));
 	if (!s->timed)
-		id = HASH_FIND(k, &s->by_sample, hash,
-			       same_sample(s, &s->samples[k], sample, location_ids, label_ids));
-	if (id != HASH_NONE) {
+		id = UW_HASH_FIND(k, &s->by_sample, hash,
+				  same_sample(s, &s->samples[k], sample, location_ids, label_ids));
+	if (id != UW_HASH_NONE) {
 		int64_t *have = s->values + id * s->n_types;
 
 		for (size_t i = 0; i < s->n_types; i++)
@@ -311,7 +311,7 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 	for (uint32_t i = 0; i < sample->n_locations; i++)
 		n_frames += s->locations[location_ids[i]].n_lines;
 	if (n_frames > STACKS_DEPTH || n_frames > STACKS_FRAMES - s->n_frames ||
-	    s->n_samples >= HASH_NONE)
+	    s->n_samples >= UW_HASH_NONE)
 		return -EFBIG;
 	if (array_grow(s->samples, s->n_samples, s->room_samples) ||
 	    array_reserve(s->location_ids, s->n_location_ids + sample->n_locations,
@@ -319,7 +319,7 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 	    array_reserve(s->label_ids, s->n_label_ids + sample->n_labels, s->room_label_ids) ||
 	    array_reserve(s->values, (s->n_samples + 1) * s->n_types, s->room_values))
 		return -ENOMEM;
-	if (!s->timed && hash_add(&s->by_sample, hash, (uint32_t)s->n_samples))
+	if (!s->timed && uw_hash_add(&s->by_sample, hash, (uint32_t)s->n_samples))
 		return -ENOMEM;
 	fresh = &s->samples[s->n_samples];
 	*fresh = *sample;
@@ -385,7 +385,7 @@ void stacks_filter(struct stacks *s, bool (*keep)(void *ctx, size_t sample), voi
 	 * The samples have moved, so the index is invalid. Samples added from now on are not merged
 	 * with these.
 	 */
-	hash_clear(&s->by_sample);
+	uw_hash_clear(&s->by_sample);
 	s->n_samples = n;
 }
 

@@ -107,7 +107,7 @@ struct stacks {
 	const char *empty;    /* the empty text in texts */
 	size_t room_modules, room_functions, room_lines, room_locations, room_labels, room_samples;
 	size_t room_location_ids, room_label_ids, room_values, room_comments;
-	struct hash_index by_module, by_function, by_location, by_label, by_sample;
+	struct uw_hash_index by_module, by_function, by_location, by_label, by_sample;
 };
 
 int stacks_new(struct stacks **out);
@@ -171,7 +171,7 @@ const char *stacks_text(struct stacks *stacks, const char *text);
 
 /*
  * Return the index of a module, function, location or label, which is added if it is new.
- * HASH_NONE: out of memory. All texts must come from stacks_text() or be NULL.
+ * UW_HASH_NONE: out of memory. All texts must come from stacks_text() or be NULL.
  */
 uint32_t stacks_module(struct stacks *stacks, const struct stacks_module *module);
 uint32_t stacks_function(struct stacks *stacks, const struct stacks_function *function);

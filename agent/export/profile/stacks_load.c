@@ -97,7 +97,7 @@ static int load_modules(struct loading *l)
 						       .limit = m->memory_limit,
 						       .off = m->file_offset,
 						       .nameless = !m->has_functions });
-		if (l->err || l->modules[i] == HASH_NONE)
+		if (l->err || l->modules[i] == UW_HASH_NONE)
 			return -ENOMEM;
 	}
 	return 0;
@@ -117,7 +117,7 @@ static int load_functions(struct loading *l)
 							 .system_name = linked,
 							 .file = text_at(l, f->filename),
 							 .start_line = f->start_line });
-		if (l->err || l->functions[i] == HASH_NONE)
+		if (l->err || l->functions[i] == UW_HASH_NONE)
 			return -ENOMEM;
 	}
 	return 0;
@@ -125,7 +125,7 @@ static int load_functions(struct loading *l)
 
 /*
  * Return the function that stands for a location without one: its module, as in other readers.
- * HASH_NONE: out of memory.
+ * UW_HASH_NONE: out of memory.
  */
 static uint32_t placed_function(struct stacks *s, uint32_t module)
 {
@@ -135,7 +135,7 @@ static uint32_t placed_function(struct stacks *s, uint32_t module)
 	export_place(&(struct name){ .module = s->modules[module].name }, text, sizeof(text));
 	name = stacks_text(s, text);
 	return name ? stacks_function(s, &(struct stacks_function){ .name = name, .placed = true })
-		    : HASH_NONE;
+		    : UW_HASH_NONE;
 }
 
 /* Add a location of the file. lines has room for LINES_MAX. */
@@ -159,18 +159,18 @@ static int load_location(struct loading *l, size_t place, struct stacks_line *li
 			(struct stacks_line){ .function = named ? l->functions[at]
 								: placed_function(l->s, to.module),
 					      .line = from->line[i]->line };
-		if (lines[i].function == HASH_NONE)
+		if (lines[i].function == UW_HASH_NONE)
 			return -ENOMEM;
 	}
 	to.n_lines = (uint32_t)from->n_line;
 	if (!to.n_lines) {
 		lines[0] = (struct stacks_line){ .function = placed_function(l->s, to.module) };
 		to.n_lines = 1;
-		if (lines[0].function == HASH_NONE)
+		if (lines[0].function == UW_HASH_NONE)
 			return -ENOMEM;
 	}
 	l->locations[place] = stacks_location(l->s, &to, lines);
-	return l->locations[place] == HASH_NONE ? -ENOMEM : 0;
+	return l->locations[place] == UW_HASH_NONE ? -ENOMEM : 0;
 }
 
 static int load_locations(struct loading *l)
@@ -205,7 +205,7 @@ static int load_sample(struct loading *l, const Perftools__Profiles__Sample *fro
 						.text = label->str ? text_at(l, label->str) : NULL,
 						.unit = text_at(l, label->num_unit),
 						.number = label->num });
-		if (l->err || labels[i] == HASH_NONE)
+		if (l->err || labels[i] == UW_HASH_NONE)
 			return -ENOMEM;
 	}
 	for (size_t i = 0; i < from->n_value; i++)

@@ -15,26 +15,27 @@ static bool is_node(const struct tree_node *node, uint32_t parent, const struct 
 
 /*
  * Return the index of parent's child with the function and module of frame, which is added if it is
- * new. HASH_NONE: out of memory.
+ * new. UW_HASH_NONE: out of memory.
  */
 static uint32_t node_id(struct tree *t, uint32_t parent, const struct stacks_frame *frame)
 {
 	uint64_t hash = hash_u64(hash_u64(parent, frame->function), frame->module);
-	uint32_t id = HASH_FIND(i, &t->by_place, hash, is_node(&t->nodes[i], parent, frame));
+	uint32_t id = UW_HASH_FIND(i, &t->by_place, hash, is_node(&t->nodes[i], parent, frame));
 
-	if (id != HASH_NONE)
+	if (id != UW_HASH_NONE)
 		return id;
-	if (t->n_nodes >= HASH_NONE || array_grow(t->nodes, t->n_nodes, t->room_nodes))
-		return HASH_NONE;
-	if (hash_add(&t->by_place, hash, (uint32_t)t->n_nodes))
-		return HASH_NONE;
+	if (t->n_nodes >= UW_HASH_NONE || array_grow(t->nodes, t->n_nodes, t->room_nodes))
+		return UW_HASH_NONE;
+	if (uw_hash_add(&t->by_place, hash, (uint32_t)t->n_nodes))
+		return UW_HASH_NONE;
 	t->nodes[t->n_nodes] =
 		(struct tree_node){ .function = frame->function,
 				    .module = frame->module,
 				    .parent = parent,
-				    .depth = parent == HASH_NONE ? 0 : t->nodes[parent].depth + 1,
-				    .child = HASH_NONE,
-				    .next = HASH_NONE };
+				    .depth =
+					    parent == UW_HASH_NONE ? 0 : t->nodes[parent].depth + 1,
+				    .child = UW_HASH_NONE,
+				    .next = UW_HASH_NONE };
 	return (uint32_t)t->n_nodes++;
 }
 
@@ -42,11 +43,11 @@ static uint32_t node_id(struct tree *t, uint32_t parent, const struct stacks_fra
 static int add_stack(struct tree *t, const struct stacks_frames *stack, size_t at, bool callers,
 		     uint32_t depth_max, int64_t value)
 {
-	uint32_t node = HASH_NONE;
+	uint32_t node = UW_HASH_NONE;
 
 	for (uint32_t depth = 0; depth <= depth_max; depth++) {
 		node = node_id(t, node, &stack->frames[at]);
-		if (node == HASH_NONE)
+		if (node == UW_HASH_NONE)
 			return -ENOMEM;
 		t->nodes[node].value = stacks_sum(t->nodes[node].value, value);
 		if (callers ? at + 1 >= stack->n : !at)
@@ -97,7 +98,7 @@ static int link_nodes(struct tree *t, const struct stacks *s)
 	for (size_t i = 0; i < t->n_nodes; i++) {
 		struct tree_node *node = &t->nodes[ids[i]];
 		uint32_t *first =
-			node->parent == HASH_NONE ? &t->first : &t->nodes[node->parent].child;
+			node->parent == UW_HASH_NONE ? &t->first : &t->nodes[node->parent].child;
 
 		node->next = *first;
 		*first = ids[i];
@@ -110,7 +111,7 @@ int tree_make(const struct stacks *s, size_t type, bool callers, uint32_t depth_
 	      bool (*matches)(void *ctx, uint32_t function), void *ctx, struct tree *out)
 {
 	struct stacks_frames stack = { 0 };
-	struct tree t = { .first = HASH_NONE };
+	struct tree t = { .first = UW_HASH_NONE };
 	int err = 0;
 
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
@@ -142,6 +143,6 @@ int tree_make(const struct stacks *s, size_t type, bool callers, uint32_t depth_
 void tree_fini(struct tree *t)
 {
 	free(t->nodes);
-	hash_fini(&t->by_place);
-	*t = (struct tree){ .first = HASH_NONE };
+	uw_hash_fini(&t->by_place);
+	*t = (struct tree){ .first = UW_HASH_NONE };
 }

@@ -6,18 +6,19 @@
 
 struct tree_node {
 	uint32_t function, module;
-	uint32_t parent; /* HASH_NONE: this is a root */
+	uint32_t parent; /* UW_HASH_NONE: this is a root */
 	uint32_t depth;
 	int64_t value;	      /* sum over the stacks that lead here */
-	uint32_t child, next; /* the heaviest child; the next sibling; HASH_NONE: none */
+	uint32_t child, next; /* the heaviest child; the next sibling; UW_HASH_NONE: none */
 };
 
 struct tree {			 /* all zero: empty */
 	struct tree_node *nodes; /* parents before children */
 	size_t n_nodes, room_nodes;
-	uint32_t first; /* first root, whose siblings are roots, too; HASH_NONE: nothing matched */
-	int64_t total;	/* sum over all samples, matching or not */
-	struct hash_index by_place;
+	uint32_t
+		first; /* first root, whose siblings are roots, too; UW_HASH_NONE: nothing matched */
+	int64_t total; /* sum over all samples, matching or not */
+	struct uw_hash_index by_place;
 };
 
 /*

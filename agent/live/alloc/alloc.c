@@ -54,7 +54,7 @@ struct live_allocators {
 	struct opener *opener;
 	struct known *known;
 	size_t n_known, room;
-	struct hash_index by_inode;
+	struct uw_hash_index by_inode;
 	struct allocator *allocators;
 	size_t n_allocators, allocators_room;
 	bool everywhere;
@@ -95,7 +95,7 @@ void live_allocators_free(struct live_allocators *a)
 	}
 	free(a->allocators);
 	free(a->watched);
-	hash_fini(&a->by_inode);
+	uw_hash_fini(&a->by_inode);
 	free(a->known);
 	free(a);
 }
@@ -110,12 +110,12 @@ bool live_allocators_everywhere(const struct live_allocators *a)
 	return a->everywhere;
 }
 
-/* Return the index of a file, whose hash is given, or HASH_NONE. */
+/* Return the index of a file, whose hash is given, or UW_HASH_NONE. */
 static uint32_t find_file(const struct live_allocators *a, const struct known *file, uint64_t hash)
 {
-	return HASH_FIND(i, &a->by_inode, hash,
-			 a->known[i].inode == file->inode && a->known[i].major == file->major &&
-				 a->known[i].minor == file->minor);
+	return UW_HASH_FIND(i, &a->by_inode, hash,
+			    a->known[i].inode == file->inode && a->known[i].major == file->major &&
+				    a->known[i].minor == file->minor);
 }
 
 /*
@@ -127,7 +127,7 @@ static int meet(struct live_allocators *a, const struct known *file, uint32_t *i
 	uint64_t hash = hash_u64((uint64_t)file->major << 32 | file->minor, file->inode);
 
 	*i = find_file(a, file, hash);
-	if (*i != HASH_NONE)
+	if (*i != UW_HASH_NONE)
 		return -EEXIST;
 	if (a->n_known == FILES_MAX)
 		return -ENOSPC;
@@ -135,7 +135,7 @@ static int meet(struct live_allocators *a, const struct known *file, uint32_t *i
 		return -ENOMEM;
 	a->known[a->n_known] = *file;
 	a->known[a->n_known].allocator = SIZE_MAX;
-	if (hash_add(&a->by_inode, hash, (uint32_t)a->n_known))
+	if (uw_hash_add(&a->by_inode, hash, (uint32_t)a->n_known))
 		return -ENOMEM;
 	*i = (uint32_t)a->n_known++;
 	return 0;

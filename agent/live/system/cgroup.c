@@ -207,7 +207,7 @@ struct live_cgroup_paths {
 	int fd;
 	uint64_t *asked; /* the ids of the cgroups whose path was asked for */
 	size_t n, room;
-	struct hash_index by_id;
+	struct uw_hash_index by_id;
 };
 
 /*
@@ -236,14 +236,15 @@ void live_cgroup_paths_free(struct live_cgroup_paths *paths)
 	if (!paths)
 		return;
 	(void)close(paths->fd);
-	hash_fini(&paths->by_id);
+	uw_hash_fini(&paths->by_id);
 	free(paths->asked);
 	free(paths);
 }
 
 static bool was_asked(const struct live_cgroup_paths *paths, uint64_t id)
 {
-	return HASH_FIND(i, &paths->by_id, hash_u64(0, id), paths->asked[i] == id) != HASH_NONE;
+	return UW_HASH_FIND(i, &paths->by_id, hash_u64(0, id), paths->asked[i] == id) !=
+	       UW_HASH_NONE;
 }
 
 /* Add a cgroup to those that were asked for. -EEXIST, -ENOENT: there are too many; -ENOMEM. */
@@ -254,7 +255,7 @@ static int note_asked(struct live_cgroup_paths *paths, uint64_t id)
 	if (paths->n == ASKED_MAX)
 		return -ENOENT;
 	if (array_grow(paths->asked, paths->n, paths->room) ||
-	    hash_add(&paths->by_id, hash_u64(0, id), (uint32_t)paths->n))
+	    uw_hash_add(&paths->by_id, hash_u64(0, id), (uint32_t)paths->n))
 		return -ENOMEM;
 	paths->asked[paths->n++] = id;
 	return 0;

@@ -31,7 +31,7 @@ struct live_file_ids {
 	struct opener_mappings *opener;
 	struct known known[FILES_MAX]; /* circular: a new file replaces the oldest */
 	size_t n, next;
-	struct hash_index by_file;
+	struct uw_hash_index by_file;
 	uint64_t swept_ns;
 };
 
@@ -62,7 +62,7 @@ void live_file_ids_free(struct live_file_ids *ids)
 		return;
 	for (size_t i = 0; i < ids->n; i++)
 		let_go(&ids->known[i]);
-	hash_fini(&ids->by_file);
+	uw_hash_fini(&ids->by_file);
 	opener_mappings_free(ids->opener);
 	free(ids);
 }
@@ -89,7 +89,7 @@ static struct known *add(struct live_file_ids *ids, const struct event_mapping *
 
 	if (i < ids->n) {
 		if (k->indexed)
-			hash_remove(&ids->by_file, hash_of(k->major, k->minor, k->inode), i);
+			uw_hash_remove(&ids->by_file, hash_of(k->major, k->minor, k->inode), i);
 		let_go(k);
 	}
 	*k = (struct known){ .major = m->major,
@@ -99,7 +99,7 @@ static struct known *add(struct live_file_ids *ids, const struct event_mapping *
 			     .fd = -1 };
 	ids->n += i == ids->n;
 	ids->next = (i + 1) % FILES_MAX;
-	k->indexed = !hash_add(&ids->by_file, hash_of(m->major, m->minor, m->inode), i);
+	k->indexed = !uw_hash_add(&ids->by_file, hash_of(m->major, m->minor, m->inode), i);
 	return k->indexed ? k : NULL;
 }
 
@@ -158,9 +158,9 @@ void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint3
 
 	if (m->build_id.size || !m->inode || !m->path || m->path[0] != '/')
 		return;
-	i = HASH_FIND(n, &ids->by_file, hash_of(m->major, m->minor, m->inode),
-		      same_file(&ids->known[n], m));
-	again = i != HASH_NONE;
+	i = UW_HASH_FIND(n, &ids->by_file, hash_of(m->major, m->minor, m->inode),
+			 same_file(&ids->known[n], m));
+	again = i != UW_HASH_NONE;
 	if (again)
 		k = &ids->known[i];
 	if ((!k || k->fd < 0) && open_file(ids, pins, pid, m, &fd))
