@@ -1,4 +1,4 @@
-/* base/elf.c: reads sections and build-ids of ELF64 little-endian files (elf.h). */
+/* base/elf.c: reads sections and build-ids of ELF files (elf.h). */
 #include "base/elf.h"
 
 #include <elf.h>
@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/elf_headers.h"
 #include "base/elf_note.h"
 #include "base/large.h"
 #include "base/unpack.h"
@@ -86,76 +85,18 @@ int uw_source_load(const struct uw_source *source, uint64_t off, uint64_t n, uin
 	return 0;
 }
 
-/* Decode the tables of the headers. -ENOMEM. */
-static int take_headers(struct uw_elf *elf, const struct uw_elf_headers *h)
+const char *uw_elf_section_name(const struct uw_elf *elf, const Elf64_Shdr *section)
 {
-	elf->type = h->file.e_type;
-	elf->machine = h->file.e_machine;
-	elf->entry = h->file.e_entry;
-	elf->phdrs = calloc(h->n_segments + 1, sizeof(*elf->phdrs));
-	elf->sections = calloc(h->n_sections + 1, sizeof(*elf->sections));
-	if (!elf->phdrs || !elf->sections)
-		return -ENOMEM;
-	elf->n_phdrs = h->n_segments;
-	for (size_t i = 0; i < h->n_segments; i++) {
-		const Elf64_Phdr *p = &h->segments[i];
-
-		elf->phdrs[i] = (struct uw_phdr){ .type = p->p_type,
-						  .flags = p->p_flags,
-						  .off = p->p_offset,
-						  .vaddr = p->p_vaddr,
-						  .file_size = p->p_filesz,
-						  .mem_size = p->p_memsz,
-						  .align = p->p_align };
-	}
-	elf->n_sections = h->n_sections;
-	for (size_t i = 0; i < h->n_sections; i++) {
-		const Elf64_Shdr *s = &h->sections[i];
-
-		elf->sections[i] = (struct uw_section){ .name = s->sh_name < h->names_size
-									? h->names + s->sh_name
-									: "",
-							.type = s->sh_type,
-							.flags = s->sh_flags,
-							.vaddr = s->sh_addr,
-							.off = s->sh_offset,
-							.size = s->sh_size };
-	}
-	return 0;
+	return section->sh_name < elf->names_size ? elf->names + section->sh_name : "";
 }
 
-int uw_elf_init(struct uw_elf *elf, const struct uw_source *source)
+const Elf64_Shdr *uw_elf_section(const struct uw_elf *elf, const char *name)
 {
-	struct uw_elf_headers headers;
-	int err;
+	for (size_t i = 1; i < elf->n_sections; i++) {
+		const Elf64_Shdr *s = &elf->sections[i];
 
-	*elf = (struct uw_elf){ .source = *source };
-	err = uw_elf_headers_read(source, true, &headers);
-	if (err)
-		return memcmp(headers.file.e_ident, ELFMAG, SELFMAG) ? -ENOTSUP : err;
-	err = take_headers(elf, &headers);
-	elf->names = headers.names;
-	headers.names = NULL;
-	uw_elf_headers_fini(&headers);
-	if (err)
-		uw_elf_fini(elf);
-	return err;
-}
-
-void uw_elf_fini(struct uw_elf *elf)
-{
-	free(elf->phdrs);
-	free(elf->sections);
-	free(elf->names);
-	*elf = (struct uw_elf){ .source.fd = -1 };
-}
-
-const struct uw_section *uw_elf_section(const struct uw_elf *elf, const char *name)
-{
-	for (size_t i = 0; i < elf->n_sections; i++) {
-		const struct uw_section *s = &elf->sections[i];
-
-		if (s->type != SHT_NOBITS && s->type != SHT_NULL && !strcmp(s->name, name))
+		if (s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL &&
+		    !strcmp(uw_elf_section_name(elf, s), name))
 			return s;
 	}
 	return NULL;
@@ -206,28 +147,28 @@ static int unpack_zdebug(const uint8_t *raw, uint64_t raw_size, uint64_t cap, ui
 	return err;
 }
 
-int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *section, uint64_t cap,
+int uw_elf_section_read(const struct uw_elf *elf, const Elf64_Shdr *section, uint64_t cap,
 			uint8_t **out, size_t *size)
 {
-	bool shf = section->flags & SHF_COMPRESSED;
-	bool zdebug = !strncmp(section->name, ".zdebug", 7);
+	bool shf = section->sh_flags & SHF_COMPRESSED;
+	bool zdebug = !strncmp(uw_elf_section_name(elf, section), ".zdebug", 7);
 	void *raw;
 	int err;
 
-	if (section->type == SHT_NOBITS || !section->size)
+	if (section->sh_type == SHT_NOBITS || !section->sh_size)
 		return -ENOENT;
-	if (section->size > cap)
+	if (section->sh_size > cap)
 		return -ENOTSUP;
-	err = uw_source_load(&elf->source, section->off, section->size, 1, &raw);
+	err = uw_source_load(&elf->source, section->sh_offset, section->sh_size, 1, &raw);
 	if (err)
 		return err;
 	if (!shf && !zdebug) {
 		*out = raw;
-		*size = section->size;
+		*size = section->sh_size;
 		return 0;
 	}
-	err = shf ? unpack_shf(raw, section->size, cap, out, size)
-		  : unpack_zdebug(raw, section->size, cap, out, size);
+	err = shf ? unpack_shf(raw, section->sh_size, cap, out, size)
+		  : unpack_zdebug(raw, section->sh_size, cap, out, size);
 	free(raw);
 	return err;
 }
@@ -250,18 +191,18 @@ bool uw_source_build_id(const struct uw_source *source, uint64_t off, uint64_t s
 void uw_elf_build_id(const struct uw_elf *elf, struct uw_build_id *out)
 {
 	*out = (struct uw_build_id){ .size = 0 };
-	for (size_t i = 0; i < elf->n_phdrs; i++) {
-		const struct uw_phdr *p = &elf->phdrs[i];
+	for (size_t i = 0; i < elf->n_segments; i++) {
+		const Elf64_Phdr *p = &elf->segments[i];
 
-		if (p->type == PT_NOTE &&
-		    uw_source_build_id(&elf->source, p->off, p->file_size, p->align, out))
+		if (p->p_type == PT_NOTE &&
+		    uw_source_build_id(&elf->source, p->p_offset, p->p_filesz, p->p_align, out))
 			return;
 	}
 	for (size_t i = 0; i < elf->n_sections; i++) {
-		const struct uw_section *s = &elf->sections[i];
+		const Elf64_Shdr *s = &elf->sections[i];
 
-		if (s->type == SHT_NOTE &&
-		    uw_source_build_id(&elf->source, s->off, s->size, 4, out))
+		if (s->sh_type == SHT_NOTE &&
+		    uw_source_build_id(&elf->source, s->sh_offset, s->sh_size, 4, out))
 			return;
 	}
 }

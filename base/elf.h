@@ -1,5 +1,5 @@
 /*
- * base/elf.h: reads headers, sections and build-ids of ELF64 little-endian files.
+ * base/elf.h: the reader of ELF files: headers, sections and build-ids of little-endian files.
  *
  * Files are read, not mapped: if someone truncates a mapped file, access to it raises SIGBUS,
  * which kills the process. Only a caller who handles that passes a view of mapped bytes. Each
@@ -8,6 +8,7 @@
 #ifndef BASE_ELF_H
 #define BASE_ELF_H
 
+#include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,45 +38,45 @@ int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint
 int uw_source_load(const struct uw_source *source, uint64_t off, uint64_t n, uint64_t size,
 		   void **out);
 
-struct uw_phdr {
-	uint32_t type, flags;
-	uint64_t off, vaddr, file_size, mem_size, align;
-};
-
-struct uw_section {
-	const char *name; /* in struct uw_elf's names; "" if it has none */
-	uint32_t type;
-	uint64_t flags, vaddr, off, size;
-};
-
+/*
+ * The headers of one ELF file. Those of the 32-bit class are widened, so that users see one layout.
+ */
 struct uw_elf {
-	struct uw_source source;
+	struct uw_source source; /* what it refers to is borrowed */
+	bool narrow;		 /* ELFCLASS32 */
 	uint16_t type, machine;
 	uint64_t entry;
-	struct uw_phdr *phdrs; /* owned, as are the next */
-	size_t n_phdrs;
-	struct uw_section *sections;
+	int sections_err;     /* why the section headers could not be read; 0: they could */
+	Elf64_Shdr *sections; /* with section 0; owned, like the other arrays */
 	size_t n_sections;
-	char *names;
+	Elf64_Phdr *segments;
+	size_t n_segments;
+	char *names; /* of the sections, with a NUL at the end; NULL: none */
+	size_t names_size;
 };
 
 /*
- * Read the headers of an ELF file. source is copied; what it points to is borrowed. A damaged
- * section table is not an error: the file then has no sections. -ENOTSUP not ELF64
- * little-endian, -EBADMSG damaged headers, -ENOMEM.
+ * Read the headers of an ELF file of either class, or only of the 64-bit class. source is copied;
+ * what it points to is borrowed. A damaged section table is not an error, because the kernel runs
+ * files without sections. -EBADMSG: damaged headers, and uw_elf_init: no ELF file; -ENOTSUP: not
+ * little-endian, and uw_elf_init_64: no ELF file, or one of the 32-bit class; -ENOMEM; or a system
+ * code. After success the caller must call uw_elf_fini; after failure there is nothing to free.
  */
 int uw_elf_init(struct uw_elf *elf, const struct uw_source *source);
+int uw_elf_init_64(struct uw_elf *elf, const struct uw_source *source);
 void uw_elf_fini(struct uw_elf *elf);
 
-/* Return the first section of that name that has contents in the file, or NULL. */
-const struct uw_section *uw_elf_section(const struct uw_elf *elf, const char *name);
+/* Return a section's name; "" if it has none, or it is damaged. Borrowed from elf. */
+const char *uw_elf_section_name(const struct uw_elf *elf, const Elf64_Shdr *section);
+/* Return the first section of that name that has bytes in the file, or NULL. */
+const Elf64_Shdr *uw_elf_section(const struct uw_elf *elf, const char *name);
 
 /*
- * Read a section into memory that the caller frees. The bytes are decompressed if the section
+ * Read a section of a file of the 64-bit class into memory that the caller frees. The bytes are decompressed if the section
  * has SHF_COMPRESSED or is named .zdebug_…. -ENOENT the section is empty, -ENOTSUP it has more
  * than cap bytes or an unknown compression, -EBADMSG, -ENOMEM.
  */
-int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *section, uint64_t cap,
+int uw_elf_section_read(const struct uw_elf *elf, const Elf64_Shdr *section, uint64_t cap,
 			uint8_t **out, size_t *size);
 
 /*

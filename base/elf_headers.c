@@ -1,5 +1,5 @@
 /* base/elf_headers.c: reads the headers of ELF files of both classes. */
-#include "base/elf_headers.h"
+#include "base/elf.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,11 +13,6 @@
 #define SECTIONS_MAX   ((uint64_t)1 << 16)
 #define SEGMENTS_MAX   ((uint64_t)1 << 16)
 #define NAMES_SIZE_MAX ((uint64_t)1 << 20)
-
-static bool is_narrow(const struct uw_elf_headers *h)
-{
-	return h->file.e_ident[EI_CLASS] == ELFCLASS32;
-}
 
 /* Read n entries of want bytes each. -EBADMSG: the file has them with another size, entsize. */
 static int load_entries(const struct uw_source *source, uint64_t off, uint64_t n, size_t want,
@@ -53,17 +48,17 @@ static Elf64_Phdr widen_segment(const Elf32_Phdr *p)
 }
 
 /* Read n section headers. */
-static int load_sections(const struct uw_source *source, const struct uw_elf_headers *h, uint64_t n,
+static int load_sections(const struct uw_elf *elf, const Elf64_Ehdr *file, uint64_t n,
 			 Elf64_Shdr **out)
 {
-	size_t want = is_narrow(h) ? sizeof(Elf32_Shdr) : sizeof(Elf64_Shdr);
+	size_t want = elf->narrow ? sizeof(Elf32_Shdr) : sizeof(Elf64_Shdr);
 	Elf64_Shdr *wide;
 	void *raw;
-	int err = load_entries(source, h->file.e_shoff, n, want, h->file.e_shentsize, &raw);
+	int err = load_entries(&elf->source, file->e_shoff, n, want, file->e_shentsize, &raw);
 
 	if (err)
 		return err;
-	if (!is_narrow(h)) {
+	if (!elf->narrow) {
 		*out = raw;
 		return 0;
 	}
@@ -76,37 +71,37 @@ static int load_sections(const struct uw_source *source, const struct uw_elf_hea
 }
 
 /* Read the names of the sections, as far as they are needed and in the file. -ENOMEM. */
-static int read_names(const struct uw_source *source, struct uw_elf_headers *h, uint64_t index)
+static int read_names(struct uw_elf *elf, uint64_t index)
 {
 	uint64_t size;
 
-	if (index == SHN_UNDEF || index >= h->n_sections)
+	if (index == SHN_UNDEF || index >= elf->n_sections)
 		return 0;
-	size = h->sections[index].sh_size;
+	size = elf->sections[index].sh_size;
 	size = size < NAMES_SIZE_MAX ? size : NAMES_SIZE_MAX;
-	h->names = malloc(size + 1);
-	if (!h->names)
+	elf->names = malloc(size + 1);
+	if (!elf->names)
 		return -ENOMEM;
-	if (uw_source_read(source, h->sections[index].sh_offset, h->names, size))
+	if (uw_source_read(&elf->source, elf->sections[index].sh_offset, elf->names, size))
 		size = 0; /* sections without names are usable */
-	h->names[size] = '\0';
-	h->names_size = size;
+	elf->names[size] = '\0';
+	elf->names_size = size;
 	return 0;
 }
 
 /* Read the section headers and the sections' names. */
-static int read_sections(const struct uw_source *source, struct uw_elf_headers *h)
+static int read_sections(struct uw_elf *elf, const Elf64_Ehdr *file)
 {
-	uint64_t n = h->file.e_shnum, names = h->file.e_shstrndx;
+	uint64_t n = file->e_shnum, names = file->e_shstrndx;
 	int err;
 
-	if (!h->file.e_shoff)
+	if (!file->e_shoff)
 		return 0;
 	if (!n || names == SHN_XINDEX) {
 		/* Section 0 holds the real numbers (gABI, e_shnum and e_shstrndx). */
 		Elf64_Shdr *first;
 
-		err = load_sections(source, h, 1, &first);
+		err = load_sections(elf, file, 1, &first);
 		if (err)
 			return err;
 		n = n ? n : first->sh_size;
@@ -115,52 +110,53 @@ static int read_sections(const struct uw_source *source, struct uw_elf_headers *
 	}
 	if (n > SECTIONS_MAX)
 		return -EBADMSG;
-	err = n ? load_sections(source, h, n, &h->sections) : 0;
+	err = n ? load_sections(elf, file, n, &elf->sections) : 0;
 	if (err)
 		return err;
-	h->n_sections = n;
-	return read_names(source, h, names);
+	elf->n_sections = n;
+	return read_names(elf, names);
 }
 
 /* Read the program headers. Their number may be stated in section 0. */
-static int read_segments(const struct uw_source *source, struct uw_elf_headers *h)
+static int read_segments(struct uw_elf *elf, const Elf64_Ehdr *file)
 {
-	size_t want = is_narrow(h) ? sizeof(Elf32_Phdr) : sizeof(Elf64_Phdr);
-	uint64_t n = h->file.e_phnum;
+	size_t want = elf->narrow ? sizeof(Elf32_Phdr) : sizeof(Elf64_Phdr);
+	uint64_t n = file->e_phnum;
 	void *raw;
 	int err;
 
-	if (n == PN_XNUM && h->n_sections)
-		n = h->sections[0].sh_info;
-	if (!h->file.e_phoff || !n)
+	if (n == PN_XNUM && elf->n_sections)
+		n = elf->sections[0].sh_info;
+	if (!file->e_phoff || !n)
 		return 0;
 	if (n > SEGMENTS_MAX)
 		return -EBADMSG;
-	err = load_entries(source, h->file.e_phoff, n, want, h->file.e_phentsize, &raw);
+	err = load_entries(&elf->source, file->e_phoff, n, want, file->e_phentsize, &raw);
 	if (err)
 		return err;
-	if (is_narrow(h)) {
-		h->segments = calloc(n, sizeof(*h->segments));
-		for (size_t i = 0; h->segments && i < n; i++)
-			h->segments[i] = widen_segment((const Elf32_Phdr *)raw + i);
+	if (elf->narrow) {
+		elf->segments = calloc(n, sizeof(*elf->segments));
+		for (size_t i = 0; elf->segments && i < n; i++)
+			elf->segments[i] = widen_segment((const Elf32_Phdr *)raw + i);
 		free(raw);
-		if (!h->segments)
+		if (!elf->segments)
 			return -ENOMEM;
 	} else {
-		h->segments = raw;
+		elf->segments = raw;
 	}
-	h->n_segments = n;
+	elf->n_segments = n;
 	return 0;
 }
 
-/* Read the file's own header. */
-static int read_file_header(const struct uw_source *source, bool only64, Elf64_Ehdr *out)
+/* Read the file's own header, widened. On failure, only e_ident is valid, or 0. */
+static int read_file_header(const struct uw_source *source, Elf64_Ehdr *out)
 {
 	uint64_t size = source->size < sizeof(*out) ? source->size : sizeof(*out);
 	Elf64_Ehdr wide = { 0 };
 	Elf32_Ehdr narrow;
 	int err = uw_source_read(source, 0, &wide, size);
 
+	*out = (Elf64_Ehdr){ 0 };
 	if (err)
 		return err;
 	memcpy(out->e_ident, wide.e_ident, EI_NIDENT);
@@ -172,7 +168,7 @@ static int read_file_header(const struct uw_source *source, bool only64, Elf64_E
 		*out = wide;
 		return size < sizeof(wide) ? -EBADMSG : 0;
 	}
-	if (wide.e_ident[EI_CLASS] != ELFCLASS32 || only64)
+	if (wide.e_ident[EI_CLASS] != ELFCLASS32)
 		return -ENOTSUP;
 	if (size < sizeof(narrow))
 		return -EBADMSG;
@@ -190,36 +186,45 @@ static int read_file_header(const struct uw_source *source, bool only64, Elf64_E
 	return 0;
 }
 
-/*
- * Leave the file header in *out on failure: callers tell by e_ident whether the file is no ELF file
- * or a damaged one.
- */
-int uw_elf_headers_read(const struct uw_source *source, bool only64, struct uw_elf_headers *out)
+/* Read the tables that the file header, which has been read, points to. */
+static int read_tables(struct uw_elf *elf, const struct uw_source *source, const Elf64_Ehdr *file)
 {
-	struct uw_elf_headers h = { .sections_err = 0 };
-	int err = read_file_header(source, only64, &h.file);
+	int err;
 
-	if (!err) {
-		h.sections_err = read_sections(source, &h);
-		if (h.sections_err == -ENOMEM)
-			err = -ENOMEM;
-		else
-			err = read_segments(source, &h);
-	}
-	if (err) {
-		Elf64_Ehdr file = h.file;
-
-		uw_elf_headers_fini(&h);
-		h.file = file;
-	}
-	*out = h;
+	*elf = (struct uw_elf){ .source = *source,
+				.narrow = file->e_ident[EI_CLASS] == ELFCLASS32,
+				.type = file->e_type,
+				.machine = file->e_machine,
+				.entry = file->e_entry };
+	elf->sections_err = read_sections(elf, file);
+	err = elf->sections_err == -ENOMEM ? -ENOMEM : read_segments(elf, file);
+	if (err)
+		uw_elf_fini(elf);
 	return err;
 }
 
-void uw_elf_headers_fini(struct uw_elf_headers *h)
+int uw_elf_init(struct uw_elf *elf, const struct uw_source *source)
 {
-	free(h->sections);
-	free(h->segments);
-	free(h->names);
-	*h = (struct uw_elf_headers){ .sections_err = 0 };
+	Elf64_Ehdr file;
+	int err = read_file_header(source, &file);
+
+	return err ? err : read_tables(elf, source, &file);
+}
+
+int uw_elf_init_64(struct uw_elf *elf, const struct uw_source *source)
+{
+	Elf64_Ehdr file;
+	int err = read_file_header(source, &file);
+
+	if (memcmp(file.e_ident, ELFMAG, SELFMAG) != 0 || file.e_ident[EI_CLASS] == ELFCLASS32)
+		return -ENOTSUP;
+	return err ? err : read_tables(elf, source, &file);
+}
+
+void uw_elf_fini(struct uw_elf *elf)
+{
+	free(elf->sections);
+	free(elf->segments);
+	free(elf->names);
+	*elf = (struct uw_elf){ .source.fd = -1 };
 }

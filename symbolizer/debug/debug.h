@@ -48,17 +48,17 @@ struct sym_debug {
 /* ---- symbolizer/debug/links.c ---------------------------------------------------------------- */
 
 /* Find the build-id of an image. -ENOENT: it has none. */
-int sym_image_build_id(const struct sym_image *image, struct uw_build_id *out);
+int sym_elf_build_id(const struct uw_elf *image, struct uw_build_id *out);
 /*
  * Read .gnu_debugaltlink: the path of a file that several debug files share, and its build-id. The
  * caller frees *path. -ENOENT, -EBADMSG.
  */
-int sym_image_alt_link(const struct sym_image *image, char **path, struct uw_build_id *build_id);
+int sym_elf_alt_link(const struct uw_elf *image, char **path, struct uw_build_id *build_id);
 
 /* ---- symbolizer/debug/spans.c ---------------------------------------------------------------- */
 
 /* Find the code ranges of all units and sort them. */
-int sym_spans_find(struct sym_debug *debug, const struct sym_image *image);
+int sym_spans_find(struct sym_debug *debug, const struct uw_elf *image);
 /*
  * Return the unit whose code contains vaddr; NULL: none. Narrow [*low, *high) to the range around
  * vaddr in which no other unit begins or ends.

@@ -13,21 +13,21 @@
 #define LIMIT_TIMES 24
 
 /* Open the file that .gnu_debugaltlink names, if its build-id is right. Failure is not an error. */
-static void open_alt(struct sym_debug *d, const struct sym_image *image)
+static void open_alt(struct sym_debug *d, const struct uw_elf *image)
 {
 	struct uw_build_id want, got;
-	struct sym_image alt;
+	struct uw_elf alt;
 	char *path;
 	int fd;
 
-	if (!d->files.alt || sym_image_alt_link(image, &path, &want))
+	if (!d->files.alt || sym_elf_alt_link(image, &path, &want))
 		return;
 	if (!d->files.alt(d->files.ctx, path, &want, &fd)) {
-		if (!sym_image_init_fd(&alt, fd, 0)) {
-			d->has_alt = !sym_image_build_id(&alt, &got) &&
+		if (!sym_elf_open_fd(&alt, fd, 0)) {
+			d->has_alt = !sym_elf_build_id(&alt, &got) &&
 				     uw_build_id_equal(&got, &want) &&
 				     !dw_file_open(&alt, false, &d->budget, &d->alt);
-			sym_image_fini(&alt);
+			uw_elf_fini(&alt);
 		}
 		if (d->has_alt)
 			d->alt.fd = fd;
@@ -43,7 +43,7 @@ static void open_alt(struct sym_debug *d, const struct sym_image *image)
 }
 
 /* Open the debug information of an image. Takes ownership of the image and its descriptor. */
-static int open_debug(struct sym_image *image, const struct sym_debug_files *files,
+static int open_debug(struct uw_elf *image, const struct sym_debug_files *files,
 		      struct sym_lines *lines, struct sym_debug **out)
 {
 	struct sym_debug *d = calloc(1, sizeof(*d));
@@ -66,7 +66,7 @@ static int open_debug(struct sym_image *image, const struct sym_debug_files *fil
 	} else if (image->source.fd >= 0) {
 		(void)close(image->source.fd);
 	}
-	sym_image_fini(image);
+	uw_elf_fini(image);
 	if (err) {
 		sym_debug_free(d);
 		return err;
@@ -78,9 +78,9 @@ static int open_debug(struct sym_image *image, const struct sym_debug_files *fil
 int sym_debug_open(int fd, uint64_t elf_off, const struct sym_debug_files *files,
 		   struct sym_lines *lines, struct sym_debug **out)
 {
-	struct sym_image image;
+	struct uw_elf image;
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	int err = own < 0 ? -errno : sym_image_init_fd(&image, own, elf_off);
+	int err = own < 0 ? -errno : sym_elf_open_fd(&image, own, elf_off);
 
 	if (!err)
 		return open_debug(&image, files, lines, out);
@@ -92,8 +92,8 @@ int sym_debug_open(int fd, uint64_t elf_off, const struct sym_debug_files *files
 int sym_debug_open_image(const void *bytes, size_t size, const struct sym_debug_files *files,
 			 struct sym_lines *lines, struct sym_debug **out)
 {
-	struct sym_image image;
-	int err = sym_image_init_bytes(&image, bytes, size);
+	struct uw_elf image;
+	int err = sym_elf_open_bytes(&image, bytes, size);
 
 	return err ? err : open_debug(&image, files, lines, out);
 }

@@ -13,7 +13,7 @@
 #define PATH_ROOM 4096
 #define CHUNK	  ((size_t)256 << 10)
 
-int sym_image_build_id(const struct sym_image *image, struct uw_build_id *out)
+int sym_elf_build_id(const struct uw_elf *image, struct uw_build_id *out)
 {
 	const struct uw_source *source = &image->source;
 
@@ -37,13 +37,13 @@ int sym_image_build_id(const struct sym_image *image, struct uw_build_id *out)
 
 int sym_build_id(int fd, uint64_t elf_off, struct uw_build_id *out)
 {
-	struct sym_image image;
-	int err = sym_image_init_fd(&image, fd, elf_off);
+	struct uw_elf image;
+	int err = sym_elf_open_fd(&image, fd, elf_off);
 
 	if (err)
 		return err;
-	err = sym_image_build_id(&image, out);
-	sym_image_fini(&image);
+	err = sym_elf_build_id(&image, out);
+	uw_elf_fini(&image);
 	return err;
 }
 
@@ -51,16 +51,16 @@ int sym_build_id(int fd, uint64_t elf_off, struct uw_build_id *out)
  * Load a section that has a name, a NUL and more data. *behind is the offset after the NUL; the
  * caller handles padding. The caller frees *bytes.
  */
-static int load_link(const struct sym_image *image, const char *section, void **bytes,
-		     uint64_t *size, uint64_t *behind)
+static int load_link(const struct uw_elf *image, const char *section, void **bytes, uint64_t *size,
+		     uint64_t *behind)
 {
-	const Elf64_Shdr *s = sym_image_section(image, section);
+	const Elf64_Shdr *s = uw_elf_section(image, section);
 	const uint8_t *nul;
 	int err;
 
 	if (!s)
 		return -ENOENT;
-	err = sym_image_load(image, s->sh_offset, s->sh_size, PATH_ROOM, bytes);
+	err = sym_elf_load(image, s->sh_offset, s->sh_size, PATH_ROOM, bytes);
 	if (err)
 		return err;
 	nul = memchr(*bytes, 0, s->sh_size);
@@ -74,7 +74,7 @@ static int load_link(const struct sym_image *image, const char *section, void **
 }
 
 /* Read .gnu_debuglink: the name of the debug file, padding, and the CRC. */
-static int link_of(const struct sym_image *image, char *name, size_t room, uint32_t *crc)
+static int link_of(const struct uw_elf *image, char *name, size_t room, uint32_t *crc)
 {
 	uint64_t size, behind;
 	void *bytes;
@@ -93,7 +93,7 @@ static int link_of(const struct sym_image *image, char *name, size_t room, uint3
 }
 
 /* The section holds the path with its NUL and then the build-id, without a size (dwz(1)). */
-int sym_image_alt_link(const struct sym_image *image, char **path, struct uw_build_id *build_id)
+int sym_elf_alt_link(const struct uw_elf *image, char **path, struct uw_build_id *build_id)
 {
 	uint64_t size, behind;
 	void *bytes;
@@ -112,33 +112,33 @@ int sym_image_alt_link(const struct sym_image *image, char **path, struct uw_bui
 	return 0;
 }
 
-static bool has_debug(const struct sym_image *image)
+static bool has_debug(const struct uw_elf *image)
 {
-	return sym_image_section(image, ".debug_info") || sym_image_section(image, ".zdebug_info");
+	return uw_elf_section(image, ".debug_info") || uw_elf_section(image, ".zdebug_info");
 }
 
 bool sym_has_debug(int fd, uint64_t elf_off)
 {
-	struct sym_image image;
+	struct uw_elf image;
 	bool has;
 
-	if (sym_image_init_fd(&image, fd, elf_off))
+	if (sym_elf_open_fd(&image, fd, elf_off))
 		return false;
 	has = has_debug(&image);
-	sym_image_fini(&image);
+	uw_elf_fini(&image);
 	return has;
 }
 
 int sym_debug_where(int fd, uint64_t elf_off, struct sym_debug_where *out)
 {
-	struct sym_image image;
-	int err = sym_image_init_fd(&image, fd, elf_off);
+	struct uw_elf image;
+	int err = sym_elf_open_fd(&image, fd, elf_off);
 
 	if (err)
 		return err;
 	*out = (struct sym_debug_where){ .inside = has_debug(&image) };
 	out->linked = !out->inside && !link_of(&image, out->link, sizeof(out->link), &out->crc);
-	sym_image_fini(&image);
+	uw_elf_fini(&image);
 	return 0;
 }
 

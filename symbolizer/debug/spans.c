@@ -132,7 +132,7 @@ static int by_low(const void *a, const void *b)
  * Use .debug_aranges for the units in it, and the units' own ranges for all others: clang makes no
  * .debug_aranges by default.
  */
-int sym_spans_find(struct sym_debug *d, const struct sym_image *image)
+int sym_spans_find(struct sym_debug *d, const struct uw_elf *image)
 {
 	struct sym_section aranges = { .source.fd = -1, .own_fd = -1 };
 	struct dw_ranges ranges = { 0 };

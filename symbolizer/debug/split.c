@@ -15,12 +15,12 @@
 /* Open the debug sections of a .dwo or .dwp file. Takes ownership of fd. */
 static int open_file(struct sym_debug *d, int fd, struct dw_file *out)
 {
-	struct sym_image image;
-	int err = sym_image_init_fd(&image, fd, 0);
+	struct uw_elf image;
+	int err = sym_elf_open_fd(&image, fd, 0);
 
 	if (!err) {
 		err = dw_file_open(&image, true, &d->budget, out);
-		sym_image_fini(&image);
+		uw_elf_fini(&image);
 	}
 	if (err) {
 		(void)close(fd);

@@ -209,7 +209,7 @@ struct dw_die {
  * Open the debug sections of an image. -ENOENT: it has no debug information. The image's descriptor
  * must stay open as long as the file.
  */
-int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *budget,
+int dw_file_open(const struct uw_elf *image, bool split, struct dw_budget *budget,
 		 struct dw_file *out);
 /*
  * Open the same file again, sharing what of has unpacked. of must outlive the result. The units are

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 /* Open a section, with the suffix .dwo in a split file. A missing section is empty. */
-static int open_section(const struct sym_image *image, const char *name, bool split,
+static int open_section(const struct uw_elf *image, const char *name, bool split,
 			struct sym_section *out)
 {
 	char dwo[64];
@@ -36,7 +36,7 @@ static void keep_pages(struct dw_file *f)
 	sym_section_keep_pages(&f->cu_index);
 }
 
-int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *budget,
+int dw_file_open(const struct uw_elf *image, bool split, struct dw_budget *budget,
 		 struct dw_file *out)
 {
 	struct dw_file f = { .fd = -1, .split = split, .budget = budget };

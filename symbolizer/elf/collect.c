@@ -150,7 +150,7 @@ bool sym_is_marker(const char *name)
  * Return the end of the code that a symbol of this section and address can cover; 0: it names no
  * code.
  */
-static uint64_t code_end(const struct sym_image *image, uint16_t index, uint64_t addr, bool typed)
+static uint64_t code_end(const struct uw_elf *image, uint16_t index, uint64_t addr, bool typed)
 {
 	if (index == SHN_UNDEF || (index >= SHN_LORESERVE && index != SHN_XINDEX))
 		return 0;
@@ -239,7 +239,7 @@ static bool counts_lazy(struct sym_builder *b, uint32_t name, const struct names
 }
 
 /* Add a symbol if it names a function. -EBADMSG: this symbol is damaged. */
-static int add_symbol(struct sym_builder *b, const struct sym_image *image, const Elf64_Sym *sym,
+static int add_symbol(struct sym_builder *b, const struct uw_elf *image, const Elf64_Sym *sym,
 		      const struct names *names)
 {
 	unsigned int type = ELF64_ST_TYPE(sym->st_info);
@@ -303,8 +303,8 @@ static bool passes_by(const struct sym_builder *b, const Elf64_Sym *sym, const s
 }
 
 /* Add all symbols of a section. keep: remember the section for the PLT. */
-static int add_symbols(struct sym_builder *b, const struct sym_image *image,
-		       const Elf64_Shdr *symbols, const Elf64_Shdr *strings, bool keep)
+static int add_symbols(struct sym_builder *b, const struct uw_elf *image, const Elf64_Shdr *symbols,
+		       const Elf64_Shdr *strings, bool keep)
 {
 	size_t each = image->narrow ? sizeof(Elf32_Sym) : sizeof(Elf64_Sym);
 	uint64_t off = symbols->sh_offset, size = symbols->sh_size;
@@ -377,7 +377,7 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 }
 
 /* Add the symbols that the dynamic loader uses, if there are no section headers. */
-static int add_dynamic(struct sym_builder *b, const struct sym_image *image)
+static int add_dynamic(struct sym_builder *b, const struct uw_elf *image)
 {
 	Elf64_Shdr symbols, strings;
 	int err = sym_dynamic_find(image, &symbols, &strings);
@@ -387,17 +387,16 @@ static int add_dynamic(struct sym_builder *b, const struct sym_image *image)
 	return err == -ENOENT ? 0 : err;
 }
 
-static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed);
+static int add_image(struct sym_builder *b, const struct uw_elf *image, bool packed);
 
 /* Add the symbols of the ELF file inside .gnu_debugdata (xz). */
-static int add_packed(struct sym_builder *b, const struct sym_image *image,
-		      const Elf64_Shdr *section)
+static int add_packed(struct sym_builder *b, const struct uw_elf *image, const Elf64_Shdr *section)
 {
-	struct sym_image inner;
+	struct uw_elf inner;
 	void *packed;
 	uint8_t *bytes;
 	size_t size;
-	int err = sym_image_load(image, section->sh_offset, section->sh_size, PACKED_MAX, &packed);
+	int err = sym_elf_load(image, section->sh_offset, section->sh_size, PACKED_MAX, &packed);
 
 	if (err)
 		return err;
@@ -405,17 +404,17 @@ static int add_packed(struct sym_builder *b, const struct sym_image *image,
 	free(packed);
 	if (err)
 		return err;
-	err = sym_image_init_bytes(&inner, bytes, size);
+	err = sym_elf_open_bytes(&inner, bytes, size);
 	if (!err) {
 		err = add_image(b, &inner, true);
-		sym_image_fini(&inner);
+		uw_elf_fini(&inner);
 	}
 	free(bytes);
 	return err;
 }
 
 /* Add the symbol tables of an image. packed: as in add_image. */
-static int add_tables(struct sym_builder *b, const struct sym_image *image, bool packed)
+static int add_tables(struct sym_builder *b, const struct uw_elf *image, bool packed)
 {
 	bool seen[2] = { false, false }; /* one .symtab and one .dynsym, as the gABI says */
 	int err;
@@ -480,7 +479,7 @@ static void bound_opens(struct sym_builder *b)
 	}
 }
 
-static bool has_symtab(const struct sym_image *image)
+static bool has_symtab(const struct uw_elf *image)
 {
 	for (size_t i = 1; i < image->n_sections; i++)
 		if (image->sections[i].sh_type == SHT_SYMTAB)
@@ -492,14 +491,14 @@ static bool has_symtab(const struct sym_image *image)
  * Add all symbols of an image. packed: the image is from .gnu_debugdata or a debug file, so only
  * its symbol tables are used.
  */
-static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed)
+static int add_image(struct sym_builder *b, const struct uw_elf *image, bool packed)
 {
 	const Elf64_Shdr *section;
 	int err;
 
 	if (image->type == ET_REL) /* its symbols have no addresses yet */
 		return sym_builder_left_out(b, -ENOTSUP);
-	if (image->sections_lost)
+	if (image->sections_err)
 		(void)sym_builder_left_out(b, -EBADMSG);
 	if (!image->n_sections)
 		return sym_builder_left_out(b, add_dynamic(b, image));
@@ -512,7 +511,7 @@ static int add_image(struct sym_builder *b, const struct sym_image *image, bool 
 	}
 	if (err || packed)
 		return err;
-	section = sym_image_section(image, ".gnu_debugdata");
+	section = uw_elf_section(image, ".gnu_debugdata");
 	if (section) {
 		err = sym_builder_left_out(b, add_packed(b, image, section));
 		if (err)
@@ -526,8 +525,8 @@ static int add_image(struct sym_builder *b, const struct sym_image *image, bool 
 	return sym_builder_left_out(b, sym_plt_add(b, image));
 }
 
-int sym_builder_collect(struct sym_builder *b, const struct sym_image *image,
-			const struct sym_image *debug)
+int sym_builder_collect(struct sym_builder *b, const struct uw_elf *image,
+			const struct uw_elf *debug)
 {
 	int err = add_image(b, image, false);
 

@@ -12,7 +12,7 @@
 #define CHUNK_WORDS ((uint64_t)4096)
 
 /* Find vaddr in the file: *room bytes are available at *off. */
-static int locate(const struct sym_image *image, uint64_t vaddr, uint64_t *off, uint64_t *room)
+static int locate(const struct uw_elf *image, uint64_t vaddr, uint64_t *off, uint64_t *room)
 {
 	for (size_t i = 0; i < image->n_segments; i++) {
 		const Elf64_Phdr *p = &image->segments[i];
@@ -34,7 +34,7 @@ static int locate(const struct sym_image *image, uint64_t vaddr, uint64_t *off, 
  * Count the symbols by DT_HASH (gABI "Hash Table": nbucket, nchain). There are as many symbols as
  * chain links.
  */
-static int count_by_hash(const struct sym_image *image, uint64_t vaddr, uint64_t *n)
+static int count_by_hash(const struct uw_elf *image, uint64_t vaddr, uint64_t *n)
 {
 	uint32_t head[2];
 	uint64_t off, room;
@@ -54,7 +54,7 @@ static int count_by_hash(const struct sym_image *image, uint64_t vaddr, uint64_t
  * symoffset on, with bit 0 set at the end of each bucket. The last symbol ends the chain of the
  * bucket with the highest symbol.
  */
-static int count_by_gnu_hash(const struct sym_image *image, uint64_t vaddr, uint64_t *n)
+static int count_by_gnu_hash(const struct uw_elf *image, uint64_t vaddr, uint64_t *n)
 {
 	uint32_t head[4], words[CHUNK_WORDS];
 	uint64_t off, room, skip, last = 0;
@@ -136,7 +136,7 @@ static void take_tag(struct tags *tags, uint64_t tag, uint64_t value)
 }
 
 /* Read the tags that are needed here from the PT_DYNAMIC segment. */
-static int read_tags(const struct sym_image *image, struct tags *tags)
+static int read_tags(const struct uw_elf *image, struct tags *tags)
 {
 	size_t each = image->narrow ? sizeof(Elf32_Dyn) : sizeof(Elf64_Dyn);
 	const Elf64_Phdr *dynamic = NULL;
@@ -149,7 +149,7 @@ static int read_tags(const struct sym_image *image, struct tags *tags)
 	}
 	if (!dynamic)
 		return -ENOENT;
-	err = sym_image_load(image, dynamic->p_offset, dynamic->p_filesz, ENTRIES_MAX, &bytes);
+	err = sym_elf_load(image, dynamic->p_offset, dynamic->p_filesz, ENTRIES_MAX, &bytes);
 	if (err)
 		return err;
 	for (uint64_t i = 0; i < dynamic->p_filesz / each; i++) {
@@ -171,7 +171,7 @@ static int read_tags(const struct sym_image *image, struct tags *tags)
  * Nothing states the number of dynamic symbols: DT_HASH has it as the number of chains, and with
  * DT_GNU_HASH the last chain must be followed to its end.
  */
-int sym_dynamic_find(const struct sym_image *image, Elf64_Shdr *symbols, Elf64_Shdr *strings)
+int sym_dynamic_find(const struct uw_elf *image, Elf64_Shdr *symbols, Elf64_Shdr *strings)
 {
 	size_t each = image->narrow ? sizeof(Elf32_Sym) : sizeof(Elf64_Sym);
 	struct tags tags = { 0 };

@@ -2,12 +2,12 @@
 #ifndef SYMBOLIZER_ELF_DYNAMIC_SYMBOLS_H
 #define SYMBOLIZER_ELF_DYNAMIC_SYMBOLS_H
 
-#include "symbolizer/elf/image.h"
+#include "symbolizer/elf/open.h"
 
 /*
  * Find the symbols and their names through PT_DYNAMIC, as the loader does. Only sh_offset and
  * sh_size of both are set. -ENOENT: there are none; -EBADMSG: damaged.
  */
-int sym_dynamic_find(const struct sym_image *image, Elf64_Shdr *symbols, Elf64_Shdr *strings);
+int sym_dynamic_find(const struct uw_elf *image, Elf64_Shdr *symbols, Elf64_Shdr *strings);
 
 #endif

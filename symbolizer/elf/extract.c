@@ -3,7 +3,7 @@
  * storage.
  */
 #include "base/search.h"
-#include "symbolizer/elf/image.h"
+#include "symbolizer/elf/open.h"
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
@@ -29,16 +29,16 @@ static bool begins_with(const char *name, const char *prefix)
  * Return whether unwinding or symbolization reads a section: unwind information, symbols, stubs,
  * Go's tables, notes.
  */
-static bool is_read(const struct sym_image *image, const Elf64_Shdr *s)
+static bool is_read(const struct uw_elf *image, const Elf64_Shdr *s)
 {
 	static const char *const read[] = {
 		".eh_frame",	 ".debug_frame", ".zdebug_frame", ".gnu_debug",
 		".plt",		 ".got",	 ".gopclntab",	  ".data.rel.ro.gopclntab",
 		".go.buildinfo", ".init",	 ".fini",
 	};
-	const char *name = sym_image_section_name(image, s);
+	const char *name = uw_elf_section_name(image, s);
 	/* Position-independent Go programs have their table among the relocated data. */
-	bool go = sym_image_section(image, ".go.buildinfo") != NULL;
+	bool go = uw_elf_section(image, ".go.buildinfo") != NULL;
 
 	switch (s->sh_type) {
 	case SHT_SYMTAB:
@@ -70,7 +70,7 @@ UW_ORDER(by_start, struct hole, start)
  * List the sections that are left out, sorted. A section that shares bytes with one that is read is
  * not left out.
  */
-static size_t find_holes(const struct sym_image *image, bool *left_out, struct hole *holes)
+static size_t find_holes(const struct uw_elf *image, bool *left_out, struct hole *holes)
 {
 	size_t n = 0;
 
@@ -100,7 +100,7 @@ static size_t find_holes(const struct sym_image *image, bool *left_out, struct h
 }
 
 /* Pass the bytes [start, end) to to->put. *left is what remains of the limit. */
-static int put(const struct sym_image *image, uint64_t start, uint64_t end,
+static int put(const struct uw_elf *image, uint64_t start, uint64_t end,
 	       const struct sym_extract *to, uint64_t *left, char *chunk)
 {
 	int err = 0;
@@ -123,7 +123,7 @@ static int put(const struct sym_image *image, uint64_t start, uint64_t end,
  * Pass changed headers for the left-out sections that are not loaded (debug information): now they
  * have no bytes in the file. Otherwise readers would take zeros for debug information.
  */
-static int put_headers(const struct sym_image *image, const bool *left_out,
+static int put_headers(const struct uw_elf *image, const bool *left_out,
 		       const struct sym_extract *to)
 {
 	Elf64_Ehdr head;
@@ -144,13 +144,13 @@ static int put_headers(const struct sym_image *image, const bool *left_out,
 /* The holes ascend by their starts and may overlap. Pass what lies between them. */
 int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
 {
-	struct sym_image image;
+	struct uw_elf image;
 	struct hole *holes = NULL;
 	bool *left_out = NULL;
 	uint64_t at = 0, left = to->most;
 	size_t n = 0;
 	char *chunk = malloc(CHUNK);
-	int err = chunk ? sym_image_init_fd(&image, fd, elf_off) : -ENOMEM;
+	int err = chunk ? sym_elf_open_fd(&image, fd, elf_off) : -ENOMEM;
 
 	if (err) {
 		free(chunk);
@@ -176,6 +176,6 @@ int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
 	free(holes);
 	free(left_out);
 	free(chunk);
-	sym_image_fini(&image);
+	uw_elf_fini(&image);
 	return err;
 }

@@ -17,15 +17,15 @@
 #define NAMES_MAX ((uint64_t)128 << 20)
 
 /* Return the section with the table. *part: the table is somewhere inside the section. */
-static const Elf64_Shdr *section_of(const struct sym_image *image, bool *part)
+static const Elf64_Shdr *section_of(const struct uw_elf *image, bool *part)
 {
-	const Elf64_Shdr *section = sym_image_section(image, ".gopclntab");
+	const Elf64_Shdr *section = uw_elf_section(image, ".gopclntab");
 
 	*part = false;
 	if (!section)
-		section = sym_image_section(image, ".data.rel.ro.gopclntab");
-	if (!section && sym_image_section(image, ".go.buildinfo")) {
-		section = sym_image_section(image, ".data.rel.ro");
+		section = uw_elf_section(image, ".data.rel.ro.gopclntab");
+	if (!section && uw_elf_section(image, ".go.buildinfo")) {
+		section = uw_elf_section(image, ".data.rel.ro");
 		*part = true;
 	}
 	return section;
@@ -35,9 +35,9 @@ static const Elf64_Shdr *section_of(const struct sym_image *image, bool *part)
  * Find the relative relocation at vaddr, and return the value that the loader would write there.
  * -ENOENT.
  */
-static int find_relocated(const struct sym_image *image, uint64_t vaddr, uint64_t *value)
+static int find_relocated(const struct uw_elf *image, uint64_t vaddr, uint64_t *value)
 {
-	const Elf64_Shdr *section = sym_image_section(image, ".rela.dyn");
+	const Elf64_Shdr *section = uw_elf_section(image, ".rela.dyn");
 	const Elf64_Rela *relas;
 	void *bytes;
 	bool found = false;
@@ -45,10 +45,10 @@ static int find_relocated(const struct sym_image *image, uint64_t vaddr, uint64_
 
 	if (!section)
 		/* the name that Go's own linker uses */
-		section = sym_image_section(image, ".rela");
+		section = uw_elf_section(image, ".rela");
 	if (!section)
 		return -ENOENT;
-	err = sym_image_load(image, section->sh_offset, section->sh_size, RELOCS_MAX, &bytes);
+	err = sym_elf_load(image, section->sh_offset, section->sh_size, RELOCS_MAX, &bytes);
 	if (err)
 		return err;
 	relas = bytes;
@@ -65,9 +65,9 @@ static int find_relocated(const struct sym_image *image, uint64_t vaddr, uint64_
 /*
  * Set the table's text address, if it is relocated or must be guessed. vaddr is that of the table.
  */
-static bool find_text(const struct sym_image *image, uint64_t vaddr, struct uw_pclntab *table)
+static bool find_text(const struct uw_elf *image, uint64_t vaddr, struct uw_pclntab *table)
 {
-	const Elf64_Shdr *text = sym_image_section(image, ".text");
+	const Elf64_Shdr *text = uw_elf_section(image, ".text");
 
 	if (!table->text_off || table->text ||
 	    !find_relocated(image, vaddr + table->text_off, &table->text))
@@ -99,7 +99,7 @@ static int add_functions(struct sym_builder *b, const struct uw_pclntab *table)
 	return err;
 }
 
-int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
+int sym_gopclntab_add(struct sym_builder *b, const struct uw_elf *image)
 {
 	bool part;
 	const Elf64_Shdr *section = section_of(image, &part);
@@ -114,7 +114,7 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 		b->odd = -ENOTSUP;
 		return 0;
 	}
-	err = sym_image_load(image, section->sh_offset, section->sh_size, TABLE_MAX, &bytes);
+	err = sym_elf_load(image, section->sh_offset, section->sh_size, TABLE_MAX, &bytes);
 	if (err)
 		return err;
 	off = uw_pclntab_find(&table, bytes, section->sh_size, part, 0);

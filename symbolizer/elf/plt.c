@@ -30,7 +30,7 @@ struct slot {
 
 struct plt {
 	struct sym_builder *b;
-	const struct sym_image *image;
+	const struct uw_elf *image;
 	struct slot *slots; /* sorted by got */
 	size_t n_slots, room;
 	uint64_t name_bytes;
@@ -80,7 +80,7 @@ static int add_relocations(struct plt *plt, const Elf64_Shdr *section, bool lazy
 	if (section->sh_size > RELOCS_MAX - plt->reloc_bytes)
 		return -E2BIG;
 	plt->reloc_bytes += section->sh_size;
-	err = sym_image_load(plt->image, section->sh_offset, section->sh_size, RELOCS_MAX, &bytes);
+	err = sym_elf_load(plt->image, section->sh_offset, section->sh_size, RELOCS_MAX, &bytes);
 	if (err)
 		return err;
 	relas = bytes;
@@ -288,7 +288,7 @@ static int add_section(struct plt *plt, const Elf64_Shdr *section)
 	if (!(section->sh_flags & SHF_EXECINSTR) ||
 	    section->sh_size > UINT64_MAX - section->sh_addr)
 		return -EBADMSG;
-	err = sym_image_load(plt->image, section->sh_offset, section->sh_size, CODE_MAX, &code);
+	err = sym_elf_load(plt->image, section->sh_offset, section->sh_size, CODE_MAX, &code);
 	if (err)
 		return err;
 	err = plt->image->machine == EM_X86_64 ? x86_64_entries(plt, section, code)
@@ -297,7 +297,7 @@ static int add_section(struct plt *plt, const Elf64_Shdr *section)
 	return err;
 }
 
-int sym_plt_add(struct sym_builder *b, const struct sym_image *image)
+int sym_plt_add(struct sym_builder *b, const struct uw_elf *image)
 {
 	/*
 	 * .plt.got is for functions whose address is taken, too. .iplt is lld's section for
@@ -313,14 +313,14 @@ int sym_plt_add(struct sym_builder *b, const struct sym_image *image)
 	if (image->narrow || (image->machine != EM_X86_64 && image->machine != EM_AARCH64))
 		return 0;
 	for (size_t i = 0; i < N; i++) {
-		sections[i] = sym_image_section(image, names[i]);
+		sections[i] = uw_elf_section(image, names[i]);
 		any = any || sections[i];
 	}
 	if (!any)
 		return 0;
 	for (size_t i = 1; !err && i < image->n_sections; i++) {
 		const Elf64_Shdr *s = &image->sections[i];
-		const char *name = sym_image_section_name(image, s);
+		const char *name = uw_elf_section_name(image, s);
 		bool lazy = strcmp(name, ".rela.plt") == 0;
 
 		/* .rela.dyn is large, and only .plt.got needs it. */

@@ -349,7 +349,7 @@ static struct uw_source part_of(const struct uw_source *from, uint64_t n, uint64
 				   .size = size };
 }
 
-static int raw_section(const struct sym_image *image, const Elf64_Shdr *s, struct sym_section *out)
+static int raw_section(const struct uw_elf *image, const Elf64_Shdr *s, struct sym_section *out)
 {
 	if (s->sh_offset > image->source.size || s->sh_size > image->source.size - s->sh_offset)
 		return -EBADMSG;
@@ -400,9 +400,9 @@ static int open_zdebug(const struct uw_source *raw, struct sym_section *out)
 	return unpack(&packed, ELFCOMPRESS_ZLIB, size, out);
 }
 
-int sym_section_open(const struct sym_image *image, const char *name, struct sym_section *out)
+int sym_section_open(const struct uw_elf *image, const char *name, struct sym_section *out)
 {
-	const Elf64_Shdr *s = sym_image_section(image, name);
+	const Elf64_Shdr *s = uw_elf_section(image, name);
 	struct sym_section raw;
 	char older[64];
 	int err;
@@ -417,7 +417,7 @@ int sym_section_open(const struct sym_image *image, const char *name, struct sym
 		return raw.source.size ? 0 : -ENOENT;
 	}
 	(void)snprintf(older, sizeof(older), ".z%s", name + 1);
-	s = sym_image_section(image, older);
+	s = uw_elf_section(image, older);
 	if (!s)
 		return -ENOENT;
 	err = raw_section(image, s, &raw);

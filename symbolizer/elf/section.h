@@ -8,7 +8,7 @@
 #ifndef SYMBOLIZER_ELF_SECTION_H
 #define SYMBOLIZER_ELF_SECTION_H
 
-#include "symbolizer/elf/image.h"
+#include "symbolizer/elf/open.h"
 
 struct sym_blocks;
 
@@ -25,7 +25,7 @@ struct sym_section {
  * the section. -ENOENT, -EBADMSG, -E2BIG: it would unpack to more than a compiler's output can,
  * -ENOTSUP, or a system code.
  */
-int sym_section_open(const struct sym_image *image, const char *name, struct sym_section *out);
+int sym_section_open(const struct uw_elf *image, const char *name, struct sym_section *out);
 void sym_section_close(struct sym_section *section);
 
 /*

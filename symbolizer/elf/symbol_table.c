@@ -23,7 +23,7 @@
  * Make the set of the pages that contain n addresses of the image's code. out->n stays 0 if the
  * image has no code range of reasonable size.
  */
-static int choose_pages(const struct sym_image *image, const uint64_t *vaddrs, size_t n,
+static int choose_pages(const struct uw_elf *image, const uint64_t *vaddrs, size_t n,
 			struct sym_pages *out)
 {
 	uint64_t low = UINT64_MAX, high = 0;
@@ -56,7 +56,7 @@ static int choose_pages(const struct sym_image *image, const uint64_t *vaddrs, s
  * names; on success lazy_names and pages belong to the table. -EAGAIN: lazy names are impossible
  * for this file. On any failure lazy_names and pages stay the caller's.
  */
-static int open_image(const struct sym_image *image, const struct sym_image *debug,
+static int open_image(const struct uw_elf *image, const struct uw_elf *debug,
 		      struct sym_lazy_names *lazy_names, const struct sym_pages *pages,
 		      struct sym_table **out)
 {
@@ -102,22 +102,22 @@ out:
 
 int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table **out)
 {
-	struct sym_image image, debug;
-	int err = sym_image_init_fd(&image, fd, elf_off);
+	struct uw_elf image, debug;
+	int err = sym_elf_open_fd(&image, fd, elf_off);
 	bool has_debug;
 
 	if (err)
 		return err;
-	has_debug = debug_fd >= 0 && !sym_image_init_fd(&debug, debug_fd, 0);
+	has_debug = debug_fd >= 0 && !sym_elf_open_fd(&debug, debug_fd, 0);
 	err = open_image(&image, has_debug ? &debug : NULL, NULL, NULL, out);
 	if (has_debug)
-		sym_image_fini(&debug);
-	sym_image_fini(&image);
+		uw_elf_fini(&debug);
+	uw_elf_fini(&image);
 	return err;
 }
 
 /* Return whether lazy names pay: the image has a large string table and no .gnu_debugdata. */
-static bool has_many_names(const struct sym_image *image)
+static bool has_many_names(const struct uw_elf *image)
 {
 	uint64_t size = 0;
 
@@ -128,7 +128,7 @@ static bool has_many_names(const struct sym_image *image)
 		    s->sh_link < image->n_sections && image->sections[s->sh_link].sh_size > size)
 			size = image->sections[s->sh_link].sh_size;
 	}
-	return size >= LAZY_NAMES_MIN && !sym_image_section(image, ".gnu_debugdata");
+	return size >= LAZY_NAMES_MIN && !uw_elf_section(image, ".gnu_debugdata");
 }
 
 int sym_table_open_partial(int fd, const struct uw_view *view, uint64_t elf_off, int debug_fd,
@@ -137,14 +137,14 @@ int sym_table_open_partial(int fd, const struct uw_view *view, uint64_t elf_off,
 	static const struct uw_view none;
 	struct sym_pages pages = { .n = 0 };
 	struct sym_lazy_names *lazy_names = NULL;
-	struct sym_image image;
+	struct uw_elf image;
 	int err;
 
 	if (!view)
 		view = &none;
 	if (debug_fd >= 0)
 		return sym_table_open_with(fd, elf_off, debug_fd, out);
-	err = sym_image_init_viewed(&image, fd, elf_off, view);
+	err = sym_elf_open_viewed(&image, fd, elf_off, view);
 	if (err)
 		return err;
 	err = has_many_names(&image) ? sym_lazy_names_new(&image.source, &lazy_names) : -EAGAIN;
@@ -158,7 +158,7 @@ int sym_table_open_partial(int fd, const struct uw_view *view, uint64_t elf_off,
 		free(pages.bits);
 		err = open_image(&image, NULL, NULL, NULL, out);
 	}
-	sym_image_fini(&image);
+	uw_elf_fini(&image);
 	return err;
 }
 
@@ -169,13 +169,13 @@ int sym_table_open(int fd, uint64_t elf_off, struct sym_table **out)
 
 int sym_table_open_image(const void *bytes, size_t size, struct sym_table **out)
 {
-	struct sym_image image;
-	int err = sym_image_init_bytes(&image, bytes, size);
+	struct uw_elf image;
+	int err = sym_elf_open_bytes(&image, bytes, size);
 
 	if (err)
 		return err;
 	err = open_image(&image, NULL, NULL, NULL, out);
-	sym_image_fini(&image);
+	uw_elf_fini(&image);
 	return err;
 }
 

@@ -7,8 +7,8 @@
 #ifndef SYMBOLIZER_ELF_SYMBOL_TABLE_H
 #define SYMBOLIZER_ELF_SYMBOL_TABLE_H
 
-#include "symbolizer/elf/image.h"
 #include "symbolizer/elf/lazy_names.h"
+#include "symbolizer/elf/open.h"
 #include "symbolizer/elf/pages.h"
 
 /*
@@ -137,8 +137,8 @@ int sym_builder_left_out(struct sym_builder *b, int err);
  * Add all symbols of an image and of its separate debug file (NULL: it has none). Damaged parts are
  * left out. On failure the builder is only to be freed.
  */
-int sym_builder_collect(struct sym_builder *b, const struct sym_image *image,
-			const struct sym_image *debug);
+int sym_builder_collect(struct sym_builder *b, const struct uw_elf *image,
+			const struct uw_elf *debug);
 
 /* Return where a name ends before `@VERSION` or `@@VERSION`, which linkers append in .symtab. */
 size_t sym_version_at(const char *name, size_t length);
@@ -162,9 +162,9 @@ int sym_builder_choose(struct sym_builder *b);
  * symbolizer/elf/plt.c: add `name@plt` for the stubs through which x86_64 and aarch64 code calls other
  * objects.
  */
-int sym_plt_add(struct sym_builder *b, const struct sym_image *image);
+int sym_plt_add(struct sym_builder *b, const struct uw_elf *image);
 
 /* symbolizer/elf/go_names.c: add the functions of a Go program from its own table. */
-int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image);
+int sym_gopclntab_add(struct sym_builder *b, const struct uw_elf *image);
 
 #endif

@@ -43,16 +43,16 @@ static double now(void)
 static bool ask_ours(int fd, uint64_t size, struct answer *out)
 {
 	struct uw_source source = { .fd = fd, .size = size };
-	const struct uw_section *frames;
+	const Elf64_Shdr *frames;
 	struct uw_elf elf;
 
-	if (uw_elf_init(&elf, &source))
+	if (uw_elf_init_64(&elf, &source))
 		return false;
 	frames = uw_elf_section(&elf, ".eh_frame");
 	*out = (struct answer){ .entry = elf.entry,
-				.frames_off = frames ? frames->off : 0,
-				.frames_size = frames ? frames->size : 0,
-				.n_phdrs = elf.n_phdrs,
+				.frames_off = frames ? frames->sh_offset : 0,
+				.frames_size = frames ? frames->sh_size : 0,
+				.n_phdrs = elf.n_segments,
 				.n_sections = elf.n_sections };
 	uw_elf_build_id(&elf, &out->build_id);
 	uw_elf_fini(&elf);

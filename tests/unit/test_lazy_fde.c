@@ -83,7 +83,7 @@ static bool make(enum way way, const uint8_t *bytes, int fd, size_t size, struct
 		source.image = bytes;
 	else if (way == VIEW)
 		source.view = (struct uw_view){ .bytes = bytes, .size = size };
-	if (uw_elf_init(elf, &source))
+	if (uw_elf_init_64(elf, &source))
 		return false;
 	elf->source = source;
 	uw_lazy_fde_init(peek, elf, &bases);
@@ -94,7 +94,7 @@ static bool make(enum way way, const uint8_t *bytes, int fd, size_t size, struct
 static void test_finds_what_the_section_has(const char *path, enum way way, const uint8_t *bytes,
 					    int fd, size_t size)
 {
-	const struct uw_section *text;
+	const Elf64_Shdr *text;
 	struct uw_object *object;
 	struct uw_frames *frames;
 	struct uw_elf elf;
@@ -111,7 +111,7 @@ static void test_finds_what_the_section_has(const char *path, enum way way, cons
 	text = uw_elf_section(&elf, ".text");
 	for (uint64_t i = 0; text && i < LOOKUPS; i++) {
 		/* Odd steps, from below .text to after it. */
-		uint64_t lookup = text->vaddr - 64 + (text->size + 128) * i / LOOKUPS;
+		uint64_t lookup = text->sh_addr - 64 + (text->sh_size + 128) * i / LOOKUPS;
 		uint64_t start = 0, end = 0, from = 0, to = 0;
 		struct uw_rule peeked, rule;
 		struct uw_fde fde;
@@ -161,7 +161,7 @@ static void test_damage_is_survived(enum way way, uint8_t *bytes, int fd, size_t
 	struct uw_lazy_fde peek;
 
 	for (unsigned int i = 0; i < FLIPS; i++) {
-		const struct uw_section *frames;
+		const Elf64_Shdr *frames;
 		uint64_t at, start, end;
 		struct uw_rule rule;
 		uint8_t was;
@@ -169,7 +169,7 @@ static void test_damage_is_survived(enum way way, uint8_t *bytes, int fd, size_t
 		if (!make(way, bytes, fd, size, &elf, &peek))
 			break;
 		frames = uw_elf_section(&elf, i % 2 ? ".eh_frame" : ".eh_frame_hdr");
-		at = frames->off + random_below(i % 4 ? frames->size : 64);
+		at = frames->sh_offset + random_below(i % 4 ? frames->sh_size : 64);
 		was = bytes[at];
 		bytes[at] = (uint8_t)random_below(256);
 		CHECK(pwrite(fd, bytes + at, 1, (off_t)at) == 1, "the file, too");

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "symbolizer/elf/image.h"
+#include "symbolizer/elf/open.h"
 #include "symbolizer/elf/symbol_table.h"
 #include "symbolizer/symbolizer.h"
 #include "tests/check.h"
@@ -176,12 +176,12 @@ static void test_damage_is_survived(const char *path)
 {
 	static const char *const names[] = { ".dynsym", ".dynstr", ".rela.plt", ".shstrtab" };
 	int fd = copy_of(path);
-	struct sym_image image;
+	struct uw_elf image;
 
-	if (fd < 0 || sym_image_init_fd(&image, fd, 0))
+	if (fd < 0 || sym_elf_open_fd(&image, fd, 0))
 		return;
 	for (unsigned int i = 0; i < FLIPS; i++) {
-		const Elf64_Shdr *s = sym_image_section(&image, names[i % 4]);
+		const Elf64_Shdr *s = uw_elf_section(&image, names[i % 4]);
 		struct {
 			off_t at;
 			uint8_t was[64];
@@ -207,7 +207,7 @@ static void test_damage_is_survived(const char *path)
 			if (pwrite(fd, changed[k].was, 64, changed[k].at) != 64)
 				abort();
 	}
-	sym_image_fini(&image);
+	uw_elf_fini(&image);
 	(void)close(fd);
 }
 

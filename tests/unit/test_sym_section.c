@@ -39,7 +39,7 @@ static int open_section(const uint8_t *frame, size_t n)
 				    .sh_flags = SHF_COMPRESSED,
 				    .sh_size = sizeof(head) + n } };
 	char names[] = "\0.debug_info";
-	struct sym_image image = {
+	struct uw_elf image = {
 		.source = { .fd = -1, .image = bytes, .size = sizeof(head) + n },
 		.sections = headers,
 		.n_sections = 2,

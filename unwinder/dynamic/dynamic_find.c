@@ -33,8 +33,8 @@ static const char *const wanted[N_WANTED] = {
 static void look(const struct uw_elf *elf, const char *symbols_name, const char *strings_name,
 		 const char *const *names, size_t n, uint64_t *found)
 {
-	const struct uw_section *symbols = uw_elf_section(elf, symbols_name);
-	const struct uw_section *strings = uw_elf_section(elf, strings_name);
+	const Elf64_Shdr *symbols = uw_elf_section(elf, symbols_name);
+	const Elf64_Shdr *strings = uw_elf_section(elf, strings_name);
 	uint8_t *table = NULL, *text = NULL;
 	size_t size = 0, text_size = 0;
 

@@ -539,9 +539,9 @@ static void put_fde(struct frames *f, const struct uw_pclntab_function *function
  * Return the section with the table, or NULL. If the C linker built a position-independent
  * executable, the table is a part of another section (*part) and must be searched for in it.
  */
-static const struct uw_section *section_of(const struct uw_elf *elf, bool *part)
+static const Elf64_Shdr *section_of(const struct uw_elf *elf, bool *part)
 {
-	const struct uw_section *section = uw_elf_section(elf, ".gopclntab");
+	const Elf64_Shdr *section = uw_elf_section(elf, ".gopclntab");
 
 	*part = false;
 	if (!section)
@@ -566,7 +566,7 @@ bool uw_gopclntab_has(const struct uw_object *object)
  */
 static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *value)
 {
-	const struct uw_section *section = uw_elf_section(elf, ".rela.dyn");
+	const Elf64_Shdr *section = uw_elf_section(elf, ".rela.dyn");
 	bool found = false;
 	struct uw_bytes b;
 	uint8_t *data;
@@ -590,7 +590,7 @@ static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *v
 /* Find the start of the text, which functions' entries are relative to (see base/pclntab.h). */
 static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct uw_pclntab *table)
 {
-	const struct uw_section *text = uw_elf_section(elf, ".text");
+	const Elf64_Shdr *text = uw_elf_section(elf, ".text");
 	uint64_t start;
 
 	if (!table->text_off || table->text)
@@ -599,14 +599,14 @@ static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct uw_pclnta
 		table->text = start;
 		return true;
 	}
-	return text && uw_pclntab_guess_text(table, text->vaddr, elf->entry);
+	return text && uw_pclntab_guess_text(table, text->sh_addr, elf->entry);
 }
 
 int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *size)
 {
 	const struct uw_elf *elf = uw_object_elf(object);
 	bool part;
-	const struct uw_section *section = section_of(elf, &part);
+	const Elf64_Shdr *section = section_of(elf, &part);
 	struct frames f = { .object = object, .arch = uw_arch_of(elf->machine) };
 	struct uw_pclntab_function function;
 	uint64_t off;
@@ -622,7 +622,7 @@ int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *s
 	f.most = data_size; /* Go's table is about three times as large as the section made of it */
 	f.may_read = 2 * elf->source.size + 16 * WINDOW_SIZE;
 	off = uw_pclntab_find(&f.table, data, data_size, part, f.arch->code_align);
-	if (off == data_size || !find_text(elf, section->vaddr + off, &f.table))
+	if (off == data_size || !find_text(elf, section->sh_addr + off, &f.table))
 		f.err = -ENOTSUP;
 	for (uint64_t i = 0; i < f.table.n && !f.err && !f.has_flags; i++)
 		f.has_flags = uw_pclntab_at(&f.table, i, &function) && function.flags;

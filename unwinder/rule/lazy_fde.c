@@ -64,19 +64,19 @@ static bool find_table(struct uw_lazy_fde *lazy, const struct uw_elf *elf)
 {
 	static const uint8_t usual[4] = { 1, UW_PE_PCREL | UW_PE_SDATA4, UW_PE_UDATA4,
 					  UW_PE_DATAREL | UW_PE_SDATA4 };
-	const struct uw_phdr *p = elf->phdrs, *end = p + elf->n_phdrs;
+	const Elf64_Phdr *p = elf->segments, *end = p + elf->n_segments;
 	uint8_t head[12], first[8], last[8];
 
-	while (p < end && p->type != PT_GNU_EH_FRAME)
+	while (p < end && p->p_type != PT_GNU_EH_FRAME)
 		p++;
-	if (p == end || p->file_size < sizeof(head) ||
-	    uw_source_read(&elf->source, p->off, head, sizeof(head)) ||
+	if (p == end || p->p_filesz < sizeof(head) ||
+	    uw_source_read(&elf->source, p->p_offset, head, sizeof(head)) ||
 	    memcmp(head, usual, sizeof(usual)) != 0)
 		return false;
-	lazy->table_off = p->off + sizeof(head);
-	lazy->header_vaddr = p->vaddr;
+	lazy->table_off = p->p_offset + sizeof(head);
+	lazy->header_vaddr = p->p_vaddr;
 	lazy->n = uw_bytes_little(head + 8);
-	if (lazy->n < 2 || lazy->n > (p->file_size - sizeof(head)) / 8 ||
+	if (lazy->n < 2 || lazy->n > (p->p_filesz - sizeof(head)) / 8 ||
 	    read_entries(lazy, 0, 1, first) || read_entries(lazy, lazy->n - 1, 1, last))
 		return false;
 	lazy->first = start_of(lazy, first);
@@ -87,18 +87,18 @@ static bool find_table(struct uw_lazy_fde *lazy, const struct uw_elf *elf)
 void uw_lazy_fde_init(struct uw_lazy_fde *lazy, const struct uw_elf *elf,
 		      const struct uw_cfi *bases)
 {
-	const struct uw_section *frames = uw_elf_section(elf, ".eh_frame");
+	const Elf64_Shdr *frames = uw_elf_section(elf, ".eh_frame");
 
 	*lazy = (struct uw_lazy_fde){ .in_memory = elf->source.image || elf->source.view.bytes,
 				      .source = elf->source,
 				      .arch = uw_arch_of(elf->machine),
 				      .bases = *bases };
-	if (!frames || frames->type == SHT_NOBITS || frames->flags & SHF_COMPRESSED ||
-	    frames->size > UINT32_MAX)
+	if (!frames || frames->sh_type == SHT_NOBITS || frames->sh_flags & SHF_COMPRESSED ||
+	    frames->sh_size > UINT32_MAX)
 		return;
-	lazy->frames_off = frames->off;
-	lazy->frames_vaddr = frames->vaddr;
-	lazy->frames_size = frames->size;
+	lazy->frames_off = frames->sh_offset;
+	lazy->frames_vaddr = frames->sh_addr;
+	lazy->frames_size = frames->sh_size;
 	lazy->usable = find_table(lazy, elf);
 }
 

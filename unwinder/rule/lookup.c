@@ -231,13 +231,16 @@ static bool may_hold_plt(const struct uw_object *o, uint64_t pc)
 	if (!o->arch->plt_places)
 		return true;
 	for (size_t i = 0; i < o->elf.n_sections; i++) {
-		const struct uw_section *s = &o->elf.sections[i];
+		const Elf64_Shdr *s = &o->elf.sections[i];
+		const char *name;
 
-		if (!(s->flags & SHF_EXECINSTR))
+		if (!(s->sh_flags & SHF_EXECINSTR))
 			continue;
 		any = true;
-		if (pc >= s->vaddr && pc - s->vaddr < s->size)
-			return !strncmp(s->name, ".plt", 4) || !strcmp(s->name, ".iplt");
+		if (pc < s->sh_addr || pc - s->sh_addr >= s->sh_size)
+			continue;
+		name = uw_elf_section_name(&o->elf, s);
+		return !strncmp(name, ".plt", 4) || !strcmp(name, ".iplt");
 	}
 	/* Without sections (an image in memory, for example), use the alignment of the entries. */
 	return !any && o->arch->plt_places >> pc % 16 & 1;
@@ -252,9 +255,9 @@ bool uw_object_stub(const struct uw_object *o, uint64_t pc, struct uw_rule *rule
 	       may_hold_plt(o, pc);
 }
 
-static bool is_in(const struct uw_section *section, uint64_t vaddr)
+static bool is_in(const Elf64_Shdr *section, uint64_t vaddr)
 {
-	return section && vaddr >= section->vaddr && vaddr - section->vaddr < section->size;
+	return section && vaddr >= section->sh_addr && vaddr - section->sh_addr < section->sh_size;
 }
 
 /*
@@ -263,15 +266,15 @@ static bool is_in(const struct uw_section *section, uint64_t vaddr)
  */
 static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule)
 {
-	const struct uw_section *init = is_in(o->init, lookup) ? o->init : o->fini;
+	const Elf64_Shdr *init = is_in(o->init, lookup) ? o->init : o->fini;
 	uint8_t first[UW_CODE_BEFORE + UW_CODE_AFTER], here[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code start, at;
 
 	if (!is_in(init, lookup))
 		return false;
-	return !uw_object_code(o, init->vaddr, first, &start) &&
+	return !uw_object_code(o, init->sh_addr, first, &start) &&
 	       !uw_object_code(o, lookup, here, &at) &&
-	       o->arch->init(&start, &at, lookup - init->vaddr, rule);
+	       o->arch->init(&start, &at, lookup - init->sh_addr, rule);
 }
 
 /*

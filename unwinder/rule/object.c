@@ -43,19 +43,19 @@ bool uw_build_id_equal(const struct uw_build_id *a, const struct uw_build_id *b)
 /* Copy the PT_LOAD entries to o->segments. -ENOMEM. */
 static int take_segments(struct uw_object *o)
 {
-	o->segments = calloc(o->elf.n_phdrs ? o->elf.n_phdrs : 1, sizeof(*o->segments));
+	o->segments = calloc(o->elf.n_segments ? o->elf.n_segments : 1, sizeof(*o->segments));
 	if (!o->segments)
 		return -ENOMEM;
-	for (size_t i = 0; i < o->elf.n_phdrs; i++) {
-		const struct uw_phdr *p = &o->elf.phdrs[i];
+	for (size_t i = 0; i < o->elf.n_segments; i++) {
+		const Elf64_Phdr *p = &o->elf.segments[i];
 
-		if (p->type == PT_LOAD)
+		if (p->p_type == PT_LOAD)
 			o->segments[o->n_segments++] =
-				(struct uw_segment){ .off = p->off,
-						     .vaddr = p->vaddr,
-						     .file_size = p->file_size,
-						     .mem_size = p->mem_size,
-						     .flags = p->flags };
+				(struct uw_segment){ .off = p->p_offset,
+						     .vaddr = p->p_vaddr,
+						     .file_size = p->p_filesz,
+						     .mem_size = p->p_memsz,
+						     .flags = p->p_flags };
 	}
 	return 0;
 }
@@ -64,12 +64,12 @@ static int take_segments(struct uw_object *o)
  * Return DT_FLAGS_1, or 0 if there is none among the first 64 entries. Linkers' .dynamic sections
  * are smaller than that.
  */
-static uint64_t flags_1(const struct uw_elf *elf, const struct uw_phdr *dynamic)
+static uint64_t flags_1(const struct uw_elf *elf, const Elf64_Phdr *dynamic)
 {
 	Elf64_Dyn entries[64];
-	uint64_t size = dynamic->file_size < sizeof(entries) ? dynamic->file_size : sizeof(entries);
+	uint64_t size = dynamic->p_filesz < sizeof(entries) ? dynamic->p_filesz : sizeof(entries);
 
-	if (uw_source_read(&elf->source, dynamic->off, entries, size))
+	if (uw_source_read(&elf->source, dynamic->p_offset, entries, size))
 		return 0;
 	for (size_t i = 0; i < size / sizeof(entries[0]); i++)
 		if (le64toh((uint64_t)entries[i].d_tag) == DT_FLAGS_1)
@@ -83,18 +83,19 @@ static uint64_t flags_1(const struct uw_elf *elf, const struct uw_phdr *dynamic)
  */
 static bool is_begun_at(const struct uw_elf *elf)
 {
-	const struct uw_section *text = uw_elf_section(elf, ".text");
+	const Elf64_Shdr *text = uw_elf_section(elf, ".text");
 
 	if (elf->type == ET_EXEC)
 		return true;
-	for (size_t i = 0; i < elf->n_phdrs; i++) {
-		const struct uw_phdr *p = &elf->phdrs[i];
+	for (size_t i = 0; i < elf->n_segments; i++) {
+		const Elf64_Phdr *p = &elf->segments[i];
 
-		if (p->type == PT_INTERP || (p->type == PT_DYNAMIC && flags_1(elf, p) & DF_1_PIE))
+		if (p->p_type == PT_INTERP ||
+		    (p->p_type == PT_DYNAMIC && flags_1(elf, p) & DF_1_PIE))
 			return true;
 	}
 	/* the dynamic linker, which has no PT_INTERP */
-	return text && elf->entry != text->vaddr;
+	return text && elf->entry != text->sh_addr;
 }
 
 /*
@@ -103,7 +104,7 @@ static bool is_begun_at(const struct uw_elf *elf)
  */
 static int set_up(struct uw_object *o)
 {
-	int err = uw_elf_init(&o->elf, &o->elf.source);
+	int err = uw_elf_init_64(&o->elf, &o->elf.source);
 
 	if (err)
 		return err;

@@ -35,8 +35,8 @@ struct uw_object {
 	struct uw_build_id build_id;
 	struct uw_segment *segments; /* owned */
 	size_t n_segments;
-	const struct uw_section *init, *fini; /* of elf; NULL: the file has none */
-	uint64_t entry;			      /* where a process begins; 0: not in this file */
+	const Elf64_Shdr *init, *fini; /* of elf; NULL: the file has none */
+	uint64_t entry;		       /* where a process begins; 0: not in this file */
 
 	/*
 	 * .eh_frame is read when rules are needed that no table has, and more of them than is worth

@@ -20,16 +20,24 @@
 
 void uw_object_bases(const struct uw_elf *elf, struct uw_cfi *cfi)
 {
-	const struct uw_section *text = uw_elf_section(elf, ".text");
-	const struct uw_section *got = uw_elf_section(elf, ".got");
+	const Elf64_Shdr *text = uw_elf_section(elf, ".text");
+	const Elf64_Shdr *got = uw_elf_section(elf, ".got");
 
 	cfi->has_text = text != NULL;
-	cfi->text = text ? text->vaddr : 0;
+	cfi->text = text ? text->sh_addr : 0;
 	cfi->has_got = got != NULL;
-	cfi->got = got ? got->vaddr : 0;
+	cfi->got = got ? got->sh_addr : 0;
 }
 
 /* ---- .eh_frame ------------------------------------------------------------------ */
+
+/* Make a section without a name of a part of a segment. */
+static Elf64_Shdr as_section(uint64_t off, uint64_t size)
+{
+	return (Elf64_Shdr){
+		.sh_name = UINT32_MAX, .sh_type = SHT_PROGBITS, .sh_offset = off, .sh_size = size
+	};
+}
 
 /*
  * Read the bytes from vaddr to the end of its segment, at most FRAMES_SIZE_MAX. This is for the
@@ -40,14 +48,11 @@ static int read_from(struct uw_object *o, uint64_t vaddr, uint8_t **out, size_t 
 {
 	for (size_t i = 0; i < o->n_segments; i++) {
 		const struct uw_segment *s = &o->segments[i];
-		struct uw_section rest;
+		Elf64_Shdr rest;
 
 		if (vaddr < s->vaddr || vaddr - s->vaddr >= s->file_size)
 			continue;
-		rest = (struct uw_section){ .name = "",
-					    .type = SHT_PROGBITS,
-					    .off = s->off + (vaddr - s->vaddr),
-					    .size = s->file_size - (vaddr - s->vaddr) };
+		rest = as_section(s->off + (vaddr - s->vaddr), s->file_size - (vaddr - s->vaddr));
 		return uw_elf_section_read(&o->elf, &rest, FRAMES_SIZE_MAX, out, size);
 	}
 	return -ENOENT;
@@ -60,7 +65,7 @@ static int read_from(struct uw_object *o, uint64_t vaddr, uint8_t **out, size_t 
  */
 static int load_eh(struct uw_object *o)
 {
-	const struct uw_section *section = uw_elf_section(&o->elf, ".eh_frame");
+	const Elf64_Shdr *section = uw_elf_section(&o->elf, ".eh_frame");
 	struct uw_frames *frames = &o->frames[UW_FRAMES_EH];
 	uint8_t **data = &o->data[UW_FRAMES_EH];
 	struct uw_cfi *cfi = &frames->cfi;
@@ -68,19 +73,17 @@ static int load_eh(struct uw_object *o)
 	size_t size = 0;
 	int err = 0;
 
-	for (size_t i = 0; i < o->elf.n_phdrs && !o->header_data; i++) {
-		const struct uw_phdr *p = &o->elf.phdrs[i];
-		struct uw_section header = {
-			.name = "", .type = SHT_PROGBITS, .off = p->off, .size = p->file_size
-		};
+	for (size_t i = 0; i < o->elf.n_segments && !o->header_data; i++) {
+		const Elf64_Phdr *p = &o->elf.segments[i];
+		Elf64_Shdr header = as_section(p->p_offset, p->p_filesz);
 
-		if (p->type != PT_GNU_EH_FRAME)
+		if (p->p_type != PT_GNU_EH_FRAME)
 			continue;
 		err = uw_elf_section_read(&o->elf, &header, FRAMES_SIZE_MAX, &o->header_data,
 					  &size);
 		if (err == -ENOMEM)
 			return err;
-		if (!err && uw_hdr_init(&table, o->header_data, size, p->vaddr))
+		if (!err && uw_hdr_init(&table, o->header_data, size, p->p_vaddr))
 			table = (struct uw_hdr){ .n = 0 };
 	}
 	cfi->eh = true;
@@ -88,7 +91,7 @@ static int load_eh(struct uw_object *o)
 	err = -ENOENT;
 	if (section) {
 		err = uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, data, &size);
-		cfi->vaddr = section->vaddr;
+		cfi->vaddr = section->sh_addr;
 	}
 	if (err && err != -ENOMEM && table.has_frames) {
 		err = read_from(o, table.frames_vaddr, data, &size);
@@ -127,11 +130,11 @@ static void set_frames(struct uw_object *o, enum uw_frames_kind kind, uint8_t *d
  * Load MiniDebugInfo (.gnu_debugdata): an ELF file compressed with xz, whose .debug_frame has the
  * addresses of the outer file. Damage counts as absence.
  */
-static void load_mini(struct uw_object *o, const struct uw_section *section)
+static void load_mini(struct uw_object *o, const Elf64_Shdr *section)
 {
 	struct uw_source source = { .fd = -1 };
 	struct uw_elf elf;
-	const struct uw_section *frames;
+	const Elf64_Shdr *frames;
 	uint8_t *packed, *image, *data;
 	size_t packed_size, size;
 
@@ -140,11 +143,11 @@ static void load_mini(struct uw_object *o, const struct uw_section *section)
 	if (!uw_unpack_xz(packed, packed_size, MINI_SIZE_MAX, &image, &size)) {
 		source.image = image;
 		source.size = size;
-		if (!uw_elf_init(&elf, &source)) {
+		if (!uw_elf_init_64(&elf, &source)) {
 			frames = uw_elf_section(&elf, ".debug_frame");
 			if (frames &&
 			    !uw_elf_section_read(&elf, frames, FRAMES_SIZE_MAX, &data, &size))
-				set_frames(o, UW_FRAMES_MINI, data, size, frames->vaddr);
+				set_frames(o, UW_FRAMES_MINI, data, size, frames->sh_addr);
 			uw_elf_fini(&elf);
 		}
 		free(image);
@@ -158,7 +161,7 @@ static void load_mini(struct uw_object *o, const struct uw_section *section)
  */
 static void load_debug(struct uw_object *o)
 {
-	const struct uw_section *section = uw_elf_section(&o->elf, ".debug_frame");
+	const Elf64_Shdr *section = uw_elf_section(&o->elf, ".debug_frame");
 	uint8_t *data;
 	size_t size;
 
@@ -168,7 +171,7 @@ static void load_debug(struct uw_object *o)
 		set_frames(o, UW_FRAMES_GO, data, size, 0);
 	uw_object_bases(&o->elf, &o->frames[UW_FRAMES_DEBUG].cfi);
 	if (section && !uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &data, &size))
-		set_frames(o, UW_FRAMES_DEBUG, data, size, section->vaddr);
+		set_frames(o, UW_FRAMES_DEBUG, data, size, section->sh_addr);
 	section = uw_elf_section(&o->elf, ".gnu_debugdata");
 	if (section)
 		load_mini(o, section);
