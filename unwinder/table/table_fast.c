@@ -75,8 +75,7 @@ struct uw_fast {
 	struct state *states;
 	uint32_t *rules; /* rule number of each state, or NO_RULE or ODD_RULE */
 	size_t n_states, room_states, room_rules;
-	uint32_t *hash; /* of states: index + 1 */
-	size_t n_hash;
+	struct uw_hash_index index; /* of states */
 	struct step steps[1 << STEP_BITS];
 
 	struct shape shapes[SHAPES_MAX];
@@ -103,7 +102,7 @@ static unsigned int slot_ra(const struct uw_arch *arch)
 /* ---- states, each stored once ---------------------------------------------------------- */
 
 /* Hash a state as 64-bit words. */
-static size_t hash_of(const struct state *s)
+static uint32_t hash_of(const struct state *s)
 {
 	uint64_t hash = 0, part;
 
@@ -111,34 +110,11 @@ static size_t hash_of(const struct state *s)
 		memcpy(&part, (const uint8_t *)s + i, 8);
 		hash = (hash ^ hash >> 31 ^ part) * 0x9e3779b97f4a7c15u;
 	}
-	return (size_t)(hash >> 32);
+	return (uint32_t)(hash >> 32);
 }
 
 _Static_assert(sizeof(struct state) == 8 + 2 * TABLE_EXT_AARCH64 && sizeof(struct state) % 8 == 0,
 	       "states are compared as bytes");
-
-/* Double the hash table. False: no memory; the error goes to the rows. */
-static bool rehash(struct uw_fast *f)
-{
-	size_t want = f->n_hash ? f->n_hash * 2 : 4096;
-	uint32_t *hash = calloc(want, sizeof(*hash));
-
-	if (!hash) {
-		uw_table_rows_fail(f->rows, -ENOMEM);
-		return false;
-	}
-	for (size_t i = 0; i < f->n_states; i++) {
-		size_t at = hash_of(&f->states[i]) & (want - 1);
-
-		while (hash[at])
-			at = (at + 1) & (want - 1);
-		hash[at] = (uint32_t)i + 1;
-	}
-	free(f->hash);
-	f->hash = hash;
-	f->n_hash = want;
-	return true;
-}
 
 /*
  * Return a state's number; a new state gets the next one. NO_STATE: there are too many states, or
@@ -146,24 +122,24 @@ static bool rehash(struct uw_fast *f)
  */
 static uint32_t intern(struct uw_fast *f, const struct state *s)
 {
-	size_t at;
+	uint32_t hash = hash_of(s);
+	uint32_t found = UW_HASH_FIND(i, &f->index, hash, !memcmp(&f->states[i], s, sizeof(*s)));
 
-	if (2 * f->n_states >= f->n_hash && !rehash(f))
-		return NO_STATE;
-	at = hash_of(s) & (f->n_hash - 1);
-	for (; f->hash[at]; at = (at + 1) & (f->n_hash - 1))
-		if (!memcmp(&f->states[f->hash[at] - 1], s, sizeof(*s)))
-			return f->hash[at] - 1;
+	if (found != UW_HASH_NONE)
+		return found;
 	if (f->n_states == STATES_MAX ||
 	    !uw_table_rows_grow(f->rows, &f->states, f->n_states, 1, &f->room_states,
 				sizeof(*f->states)) ||
 	    !uw_table_rows_grow(f->rows, &f->rules, f->n_states, 1, &f->room_rules,
 				sizeof(*f->rules)))
 		return NO_STATE;
+	if (uw_hash_add(&f->index, hash, (uint32_t)f->n_states)) {
+		uw_table_rows_fail(f->rows, -ENOMEM);
+		return NO_STATE;
+	}
 	f->states[f->n_states] = *s;
 	f->rules[f->n_states] = NO_RULE;
-	f->hash[at] = (uint32_t)++f->n_states;
-	return (uint32_t)f->n_states - 1;
+	return (uint32_t)f->n_states++;
 }
 
 /* Convert a state to the row that uw_row_of would make. False: this file cannot handle it. */
@@ -643,6 +619,6 @@ void uw_fast_free(struct uw_fast *f)
 		return;
 	free(f->states);
 	free(f->rules);
-	free(f->hash);
+	uw_hash_fini(&f->index);
 	free(f);
 }

@@ -50,53 +50,33 @@ static bool equal(const struct uw_table_rows *rows, const struct uw_row *a, cons
 	       !memcmp(a->ext, b->ext, rows->arch->ext_slots * sizeof(*a->ext));
 }
 
-/* Double the hash table. False: no memory, and rows has failed. */
-static bool rehash(struct uw_table_rows *rows)
+/* Add an element to an index. False: no memory, and rows has failed. */
+static bool add_to(struct uw_table_rows *rows, struct uw_hash_index *index, uint64_t hash, size_t n)
 {
-	size_t want = rows->n_hash ? rows->n_hash * 2 : 4096;
-	uint32_t *hash = calloc(want, sizeof(*hash));
+	int err = uw_hash_add(index, hash, (uint32_t)n);
 
-	if (!hash) {
-		uw_table_rows_fail(rows, -ENOMEM);
-		return false;
-	}
-	for (size_t i = 0; i < rows->n_rules; i++) {
-		size_t at = hash_of(rows, &rows->rules[i]) & (want - 1);
-
-		while (hash[at])
-			at = (at + 1) & (want - 1);
-		hash[at] = (uint32_t)i + 1;
-	}
-	free(rows->hash);
-	rows->hash = hash;
-	rows->n_hash = want;
-	return true;
+	if (err)
+		uw_table_rows_fail(rows, err);
+	return !err;
 }
 
-/*
- * The hash table has open addressing and is at most half full; an entry is the number plus 1, and 0
- * is free.
- */
 uint32_t uw_table_rows_intern(struct uw_table_rows *rows, const struct uw_row *rule)
 {
-	size_t at;
+	uint32_t hash = hash_of(rows, rule);
+	uint32_t found = UW_HASH_FIND(i, &rows->index, hash, equal(rows, &rows->rules[i], rule));
 
-	if (2 * rows->n_rules >= rows->n_hash && !rehash(rows))
-		return UW_RULE_NONE;
-	at = hash_of(rows, rule) & (rows->n_hash - 1);
-	for (; rows->hash[at]; at = (at + 1) & (rows->n_hash - 1))
-		if (equal(rows, &rows->rules[rows->hash[at] - 1], rule))
-			return rows->hash[at] - 1;
+	if (found != UW_HASH_NONE)
+		return found;
 	if (rows->n_rules == RULES_MAX) {
 		uw_table_rows_fail(rows, -ENOTSUP);
 		return UW_RULE_NONE;
 	}
 	if (!uw_table_rows_grow(rows, &rows->rules, rows->n_rules, 1, &rows->room_rules,
-				sizeof(*rows->rules)))
+				sizeof(*rows->rules)) ||
+	    !add_to(rows, &rows->index, hash, rows->n_rules))
 		return UW_RULE_NONE;
 	rows->rules[rows->n_rules] = *rule;
-	rows->hash[at] = (uint32_t)++rows->n_rules;
-	return (uint32_t)rows->n_rules - 1;
+	return (uint32_t)rows->n_rules++;
 }
 
 /* Make the rule with TABLE_RULE_BEGINS, and store the pair in begun. */
@@ -157,30 +137,6 @@ static void clear_ext(struct uw_row *rule)
 
 /* ---- records ------------------------------------------------------------------------------- */
 
-/* Double the pool's hash table. False: no memory, and rows has failed. */
-static bool rehash_pool(struct uw_table_rows *rows, struct uw_pool *pool)
-{
-	size_t want = pool->n_hash ? pool->n_hash * 2 : 64;
-	uint32_t *hash = calloc(want, sizeof(*hash));
-
-	if (!hash) {
-		uw_table_rows_fail(rows, -ENOMEM);
-		return false;
-	}
-	for (size_t i = 0; i < pool->n_spans; i++) {
-		const struct uw_span *e = &pool->spans[i];
-		size_t at = uw_checksum(pool->data + e->off, e->size, 0) & (want - 1);
-
-		while (hash[at])
-			at = (at + 1) & (want - 1);
-		hash[at] = (uint32_t)i + 1;
-	}
-	free(pool->hash);
-	pool->hash = hash;
-	pool->n_hash = want;
-	return true;
-}
-
 /*
  * Return the offset of the bytes in the pool, where they are added if they are new. 0: failure, or
  * size is 0.
@@ -188,26 +144,25 @@ static bool rehash_pool(struct uw_table_rows *rows, struct uw_pool *pool)
 static uint32_t pool_intern(struct uw_table_rows *rows, struct uw_pool *pool, const void *data,
 			    size_t size)
 {
+	uint64_t hash = uw_checksum(data, size, 0);
+	uint32_t found = UW_HASH_FIND(i, &pool->index, hash,
+				      pool->spans[i].size == size &&
+					      !memcmp(pool->data + pool->spans[i].off, data, size));
 	struct uw_span *e;
-	size_t at;
 
-	if (!size || (2 * pool->n_spans >= pool->n_hash && !rehash_pool(rows, pool)))
+	if (!size)
 		return 0;
-	at = uw_checksum(data, size, 0) & (pool->n_hash - 1);
-	for (; pool->hash[at]; at = (at + 1) & (pool->n_hash - 1)) {
-		e = &pool->spans[pool->hash[at] - 1];
-		if (e->size == size && !memcmp(pool->data + e->off, data, size))
-			return e->off;
-	}
+	if (found != UW_HASH_NONE)
+		return pool->spans[found].off;
 	if (!uw_table_rows_grow(rows, &pool->spans, pool->n_spans, 1, &pool->room_spans,
 				sizeof(*pool->spans)) ||
-	    !uw_table_rows_grow(rows, &pool->data, pool->size, size, &pool->room, 1))
+	    !uw_table_rows_grow(rows, &pool->data, pool->size, size, &pool->room, 1) ||
+	    !add_to(rows, &pool->index, hash, pool->n_spans))
 		return 0;
-	e = &pool->spans[pool->n_spans];
+	e = &pool->spans[pool->n_spans++];
 	*e = (struct uw_span){ .off = (uint32_t)pool->size, .size = (uint32_t)size };
 	memcpy(pool->data + pool->size, data, size);
 	pool->size += size;
-	pool->hash[at] = (uint32_t)++pool->n_spans;
 	return e->off;
 }
 
@@ -215,7 +170,7 @@ static void pool_fini(struct uw_pool *pool)
 {
 	free(pool->data);
 	free(pool->spans);
-	free(pool->hash);
+	uw_hash_fini(&pool->index);
 }
 
 static const uint8_t reg_kinds[] = {
@@ -291,7 +246,7 @@ void uw_table_rows_fini(struct uw_table_rows *rows)
 {
 	free(rows->rows);
 	free(rows->rules);
-	free(rows->hash);
+	uw_hash_fini(&rows->index);
 	pool_fini(&rows->slow);
 	pool_fini(&rows->expr);
 }

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/hash.h"
 #include "unwinder/arch/arch.h"
 #include "unwinder/rule.h"
 #include "unwinder/table/row.h"
@@ -29,8 +30,7 @@ struct uw_pool {
 		uint32_t off, size;
 	} * spans;
 	size_t n_spans, room_spans;
-	uint32_t *hash; /* index in spans + 1 */
-	size_t n_hash;
+	struct uw_hash_index index; /* of spans */
 };
 
 struct uw_table_rows {
@@ -39,9 +39,8 @@ struct uw_table_rows {
 	size_t n_rows, room_rows;
 	struct uw_row *rules;
 	size_t n_rules, room_rules;
-	uint32_t *hash; /* of rules: index + 1 */
-	size_t n_hash;
-	uint32_t begun[2]; /* a rule, and the same rule with TABLE_RULE_BEGINS */
+	struct uw_hash_index index; /* of rules */
+	uint32_t begun[2];	    /* a rule, and the same rule with TABLE_RULE_BEGINS */
 	struct uw_pool slow, expr;
 	int err; /* the first error, such as -ENOMEM; then there will be no table */
 };
