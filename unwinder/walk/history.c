@@ -9,11 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growth.h"
+#include "base/hash.h"
 #include "unwinder/walk/space.h"
 #include "unwinder/walk/walk.h"
-
-/* Threads are in hash chains; a machine has some tens of busy ones. */
-#define BUCKETS 256u
 
 /*
  * Recording and comparing cost a third of what a reused frame saves, in the walk and in the
@@ -28,7 +27,7 @@
 /* One thread's last walk. The three arrays are one block: frames, records, users. */
 struct last_walk {
 	uint64_t key;
-	struct last_walk *next;		 /* next in the bucket */
+	uint32_t id;			 /* position in the history's array */
 	struct last_walk *newer, *older; /* list by last use */
 	uint64_t space, mask, code_mask;
 	enum uw_stop stop;
@@ -43,7 +42,9 @@ struct last_walk {
 
 struct uw_history {
 	size_t max_bytes, bytes;
-	struct last_walk *buckets[BUCKETS];
+	struct last_walk **all; /* in no order */
+	size_t n, room;
+	struct uw_hash_index by_key;
 	struct last_walk *newest, *oldest;
 	struct uw_record *records; /* of the walk under way */
 	size_t max_frames;
@@ -79,21 +80,13 @@ void uw_history_free(struct uw_history *history)
 	if (!history)
 		return;
 	uw_history_forget(history);
+	uw_hash_fini(&history->by_key);
+	free(history->all);
 	free(history->records);
 	free(history);
 }
 
 /* ---- threads, by last use ------------------------------------------------------------- */
-
-/* Return the link to the thread's entry, or the link where a new one goes. */
-static struct last_walk **place_of(struct uw_history *history, uint64_t key)
-{
-	struct last_walk **at = &history->buckets[(key * 0x9e3779b97f4a7c15u >> 32) % BUCKETS];
-
-	while (*at && (*at)->key != key)
-		at = &(*at)->next;
-	return at;
-}
 
 static void unlink_walk(struct uw_history *history, struct last_walk *last)
 {
@@ -110,10 +103,17 @@ static void make_newest(struct uw_history *history, struct last_walk *last)
 	history->newest = last;
 }
 
-/* Free an entry. */
+/* Free an entry. The last one of the array fills its place. */
 static void drop(struct uw_history *history, struct last_walk *last)
 {
-	*place_of(history, last->key) = last->next;
+	struct last_walk *moved = history->all[--history->n];
+
+	uw_hash_remove(&history->by_key, uw_hash_u64(last->key), last->id);
+	if (moved != last) {
+		uw_hash_renumber(&history->by_key, uw_hash_u64(moved->key), moved->id, last->id);
+		moved->id = last->id;
+		history->all[last->id] = moved;
+	}
 	unlink_walk(history, last);
 	history->bytes -= bytes_of(last->room);
 	free(last->frames);
@@ -126,22 +126,36 @@ void uw_history_forget(struct uw_history *history)
 		drop(history, history->oldest);
 }
 
+/* Add an entry for a thread that has none. NULL: no memory. */
+static struct last_walk *add(struct uw_history *history, uint64_t key)
+{
+	struct last_walk *last;
+
+	if (UW_ARRAY_GROW(history->all, history->n, history->room, UW_HASH_NONE))
+		return NULL;
+	last = calloc(1, sizeof(*last));
+	if (!last || uw_hash_add(&history->by_key, uw_hash_u64(key), (uint32_t)history->n)) {
+		free(last);
+		return NULL;
+	}
+	last->key = key;
+	last->id = (uint32_t)history->n;
+	history->all[history->n++] = last;
+	history->bytes += bytes_of(0);
+	return last;
+}
+
 /* Return the thread's entry as the newest, a new one if there is none. NULL: no memory. */
 static struct last_walk *find(struct uw_history *history, uint64_t key)
 {
-	struct last_walk **at = place_of(history, key), *last = *at;
+	uint32_t id =
+		UW_HASH_FIND(i, &history->by_key, uw_hash_u64(key), history->all[i]->key == key);
+	struct last_walk *last = id == UW_HASH_NONE ? add(history, key) : history->all[id];
 
-	if (last) {
+	if (last && id != UW_HASH_NONE)
 		unlink_walk(history, last);
-	} else {
-		last = calloc(1, sizeof(*last));
-		if (!last)
-			return NULL;
-		last->key = key;
-		*at = last;
-		history->bytes += bytes_of(0);
-	}
-	make_newest(history, last);
+	if (last)
+		make_newest(history, last);
 	return last;
 }
 
