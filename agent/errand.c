@@ -107,6 +107,7 @@ static void *run(void *ctx)
 		free_shared(s);
 		atomic_fetch_sub(&n_left, 1);
 	}
+	uw_unpack_unless(NULL, NULL); /* what it read has been freed, or is the caller's */
 	return NULL;
 }
 

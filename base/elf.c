@@ -73,6 +73,9 @@ int uw_source_load(const struct uw_source *source, uint64_t off, uint64_t n, uin
 
 	if (off > source->size || n > (source->size - off) / size)
 		return -EBADMSG;
+	err = uw_unpack_reserve(n * size);
+	if (err)
+		return err;
 	data = uw_large_alloc(n * size);
 	if (!data)
 		return -ENOMEM;

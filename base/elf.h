@@ -33,7 +33,8 @@ int uw_read_at(int fd, uint64_t off, void *out, uint64_t size);
 int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint64_t size);
 /*
  * Read n entries of size bytes at off into memory that the caller frees. The size of the file
- * limits the size of the allocation. Codes are those of uw_source_read, or -ENOMEM.
+ * limits the size of the allocation. Codes are those of uw_source_read and uw_unpack_reserve, or
+ * -ENOMEM.
  */
 int uw_source_load(const struct uw_source *source, uint64_t off, uint64_t n, uint64_t size,
 		   void **out);

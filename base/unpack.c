@@ -4,7 +4,9 @@
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <lzma.h>
 #include <zlib.h>
@@ -21,14 +23,32 @@
 /* How many bytes are unpacked between two calls of the stop function. */
 #define CHUNK ((size_t)256 * 1024)
 
-/* The calling thread's stop function, see uw_unpack_unless. */
+/*
+ * What threads with a stop function may have read and unpacked, in all: large sections in work and
+ * those that opened files keep. Such threads read files of strangers; when they are abandoned, they
+ * hold what they have until they notice, and others begin meanwhile. A user can make any number of
+ * files that unpack to 256 MiB. Blocks below LARGE are not counted.
+ */
+#define HELD_MAX  ((uint64_t)384 << 20)
+#define LARGE	  ((uint64_t)4 << 20)
+#define HELD_WAIT ((struct timespec){ .tv_nsec = 1000000 })
+
+static _Atomic uint64_t held; /* in work, and kept */
+static _Atomic uint64_t kept;
+
+/* The calling thread's stop function, see uw_unpack_unless, and what it has in work. */
 static _Thread_local struct {
 	bool (*stop)(void *ctx);
 	void *ctx;
+	uint64_t held;
+	bool refused;
 } unless;
 
 void uw_unpack_unless(bool (*stop)(void *ctx), void *ctx)
 {
+	atomic_fetch_sub(&held, unless.held);
+	unless.held = 0;
+	unless.refused = false;
 	unless.stop = stop;
 	unless.ctx = ctx;
 }
@@ -36,6 +56,43 @@ void uw_unpack_unless(bool (*stop)(void *ctx), void *ctx)
 bool uw_unpack_is_stopped(void)
 {
 	return unless.stop && unless.stop(unless.ctx);
+}
+
+int uw_unpack_reserve(uint64_t size)
+{
+	uint64_t now = atomic_load(&held);
+
+	if (!unless.stop || size < LARGE)
+		return 0;
+	for (;;) {
+		if (size > HELD_MAX || unless.held + atomic_load(&kept) > HELD_MAX - size) {
+			unless.refused = true;
+			return -E2BIG;
+		}
+		if (uw_unpack_is_stopped())
+			return -ECANCELED;
+		if (now > HELD_MAX - size) {
+			(void)nanosleep(&HELD_WAIT, NULL);
+			now = atomic_load(&held);
+		} else if (atomic_compare_exchange_weak(&held, &now, now + size)) {
+			unless.held += size;
+			return 0;
+		}
+	}
+}
+
+int uw_unpack_keep(uint64_t *bytes)
+{
+	*bytes = unless.held;
+	atomic_fetch_add(&kept, unless.held);
+	unless.held = 0;
+	return unless.refused ? -E2BIG : 0;
+}
+
+void uw_unpack_release(uint64_t bytes)
+{
+	atomic_fetch_sub(&kept, bytes);
+	atomic_fetch_sub(&held, bytes);
 }
 
 static size_t least(size_t a, size_t b)
@@ -106,9 +163,13 @@ static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size
 static int unpack(int (*fill)(const uint8_t *in, size_t in_size, uint8_t *out, size_t size),
 		  const uint8_t *in, size_t in_size, uint64_t size, uint8_t **out)
 {
-	uint8_t *data = malloc(size);
-	int err = data ? fill(in, in_size, data, size) : -ENOMEM;
+	int err = uw_unpack_reserve(size);
+	uint8_t *data;
 
+	if (err)
+		return err;
+	data = malloc(size);
+	err = data ? fill(in, in_size, data, size) : -ENOMEM;
 	if (err)
 		free(data);
 	else
@@ -156,6 +217,9 @@ int uw_unpack_xz(const uint8_t *in, size_t in_size, uint64_t cap, uint8_t **out,
 			}
 			if (grown > cap)
 				grown = cap;
+			err = uw_unpack_reserve(grown - stream.total_out);
+			if (err)
+				goto out;
 			bigger = realloc(data, grown);
 			if (!bigger) {
 				err = -ENOMEM;

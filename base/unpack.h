@@ -28,4 +28,18 @@ int uw_unpack_zstd(const uint8_t *in, size_t in_size, uint64_t size, uint64_t ca
  */
 int uw_unpack_xz(const uint8_t *in, size_t in_size, uint64_t cap, uint8_t **out, size_t *size);
 
+/*
+ * Call this before size bytes of a file are read or unpacked into memory. It is for threads with a
+ * stop function; others never wait and never fail. All of them together hold 384 MiB at most, with
+ * what they kept. -ECANCELED: others are using it, and the stop function said so meanwhile; -E2BIG:
+ * this thread would exceed it even if it were the only one.
+ */
+int uw_unpack_reserve(uint64_t size);
+/*
+ * Let what the calling thread has reserved stay reserved until uw_unpack_release is called with
+ * *bytes. -E2BIG: since uw_unpack_unless, something was refused.
+ */
+int uw_unpack_keep(uint64_t *bytes);
+void uw_unpack_release(uint64_t bytes);
+
 #endif

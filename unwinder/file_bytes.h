@@ -115,11 +115,17 @@ struct uw_view {
  */
 bool uw_view_copy(const struct uw_view *view, uint64_t off, void *out, uint64_t size);
 
+struct uw_object;
+
 /*
  * Let stop(ctx) cancel the calling thread's decompression from now on. stop is called every 256 KiB
  * of output; once it returns true, decompression fails with -ECANCELED. NULL removes the callback.
  * This is for threads that read untrusted files and may be abandoned: a few hundred KB of a file
  * can unpack to as many MB.
+ *
+ * All such threads together hold at most 384 MiB of sections of 4 MiB and more, with the objects
+ * that keep theirs (uw_object_keep). A thread that would exceed this waits until others have
+ * removed their callbacks, which gives back what they hold.
  */
 void uw_unpack_unless(bool (*stop)(void *ctx), void *ctx);
 
@@ -128,6 +134,14 @@ void uw_unpack_unless(bool (*stop)(void *ctx), void *ctx);
  * set.
  */
 bool uw_unpack_is_stopped(void);
+
+/*
+ * Count the sections that the calling thread has read for the object as the object's until it is
+ * freed. Call this at most once for an object, on the thread with a stop function that opened it.
+ * -E2BIG: a section was not read, because that would take too much memory; the object has no rules
+ * from it.
+ */
+int uw_object_keep(struct uw_object *object);
 
 #ifdef __cplusplus
 }

@@ -126,8 +126,11 @@ static void open_and_read(void *ctx)
 	void *procs;
 
 	o->err = open_file(true, &o->k, &o->object);
-	if (!o->err && !uw_object_procs(o->object, &procs, &size))
+	if (o->err)
+		return;
+	if (!uw_object_procs(o->object, &procs, &size))
 		free(procs);
+	o->err = uw_object_keep(o->object);
 }
 
 /* Return how long the next file may take, in ns, and update what is left of PATIENCE_NS. */

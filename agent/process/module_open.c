@@ -134,8 +134,8 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 			worst = err;
 		(void)close(k->fd);
 		k->fd = -1;
-		/* The other candidates lead to the same file, so each would take as long. */
-		if (err == -ETIMEDOUT)
+		/* The other candidates lead to the same file, so each would take as much. */
+		if (err == -ETIMEDOUT || err == -E2BIG)
 			return err;
 	}
 }
@@ -196,6 +196,7 @@ static void report(const struct known *k)
 			    : k->module.error == -EREMOTEIO
 				    ? "another user's program serves it (FUSE) and may never answer"
 			    : k->module.error == -EFBIG	 ? "nearly all of it is a hole"
+			    : k->module.error == -E2BIG	 ? "too much unwind information for memory"
 			    : k->module.error == -EAGAIN ? "a program has a lease on it"
 							 : strerror(-k->module.error),
 			    reported[0] ? ", build-id " : "", reported);

@@ -136,11 +136,45 @@ static void test_stop(const struct format *f)
 	free(in);
 }
 
+static bool never(void *ctx)
+{
+	(void)ctx;
+	return false;
+}
+
+/* What strangers' files take is bounded for all threads together. */
+static void test_reserve(void)
+{
+	const uint64_t part = UINT64_C(200) << 20;
+	unsigned int asked = 0;
+	uint64_t kept, none;
+
+	CHECK(!uw_unpack_reserve(UINT64_MAX), "threads without a stop function may do anything");
+	uw_unpack_unless(never, NULL);
+	CHECK(uw_unpack_reserve(UINT64_C(1) << 30) == -E2BIG, "more than everything");
+	uw_unpack_unless(never, NULL);
+	CHECK(!uw_unpack_reserve(part), "the first");
+	CHECK(uw_unpack_reserve(part) == -E2BIG, "the same thread again");
+	CHECK(!uw_unpack_reserve(1 << 20), "small ones are free");
+	CHECK(uw_unpack_keep(&kept) == -E2BIG && kept == part, "it says that it was refused");
+	uw_unpack_unless(always, &asked);
+	CHECK(uw_unpack_reserve(part) == -E2BIG && !asked, "waiting does not help: it is kept");
+	uw_unpack_release(kept);
+	uw_unpack_unless(never, NULL);
+	CHECK(!uw_unpack_reserve(part), "there is room again");
+	uw_unpack_unless(NULL, NULL);
+	uw_unpack_unless(never, NULL);
+	CHECK(!uw_unpack_reserve(part) && !uw_unpack_keep(&none) && none == part, "and again");
+	uw_unpack_release(none);
+	uw_unpack_unless(NULL, NULL);
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
 		test_sizes(&formats[i]);
 		test_stop(&formats[i]);
 	}
+	test_reserve();
 	return check_done();
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/elf.h"
+#include "base/unpack.h"
 #include "unwinder/rule/object_internal.h"
 
 #define PAGE_MASK ((uint64_t)0xfff)
@@ -249,7 +250,13 @@ void uw_object_put(struct uw_object *object)
 	free(object->segments);
 	free(object->header_data);
 	uw_object_free_tables(object);
+	uw_unpack_release(object->kept);
 	free(object);
+}
+
+int uw_object_keep(struct uw_object *object)
+{
+	return uw_unpack_keep(&object->kept);
 }
 
 /* ---- what it is ----------------------------------------------------------------- */
