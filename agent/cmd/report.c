@@ -419,6 +419,8 @@ static int report(char **paths, int n_paths, struct report_options *o, FILE *out
 		return err;
 	}
 	err = stacks_new(&s);
+	if (err)
+		log_error("%s: %s", paths[0], strerror(-err));
 	for (int i = 0; !err && i < n_paths; i++)
 		err = given_load(s, paths[i], false, &o->pick);
 	if (!err && o->base)
