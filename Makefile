@@ -73,7 +73,7 @@ PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdyna
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps test-deps run check check-corpus check-kernels bench bench-capture install uninstall clean format man tests
+.PHONY: all deps test-deps run check check-corpus check-faults check-kernels bench bench-capture install uninstall clean format man tests
 
 # A mirror that fails once is asked again; who else installs is waited for.
 APT := apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
@@ -248,7 +248,12 @@ FUZZ_C := $(wildcard tests/fuzz/fuzz_*.c)
 PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/fuzz/%) \
 	$(BUILD)/tsan/tests/diff/walk_ways
 
-tests: $(UNIT) $(UNIT_ASAN) $(PROGRAMS) $(BUILD)/asan/offwind $(BUILD)/npm/tests/fetched
+# The program, under ASan, with one call that fails.  The object file refers to each function that it wraps as __real_NAME.
+INJECT := tests/faults/inject/inject
+$(BUILD)/asan/$(INJECT): $(BUILD)/asan/$(INJECT).o $(BUILD)/asan/agent/cmd/main.o $(BUILD)/asan/libagent.a $(BUILD)/asan/liboffwind.a
+	$(call say,LD,$@)$(CC) $(ASAN_FLAGS) $(LDFLAGS) $$(nm -u $< | sed -n 's/.*__real_/-Wl,--wrap=/p') -o $@ $^ $(PROGRAM_LDLIBS)
+
+tests: $(UNIT) $(UNIT_ASAN) $(PROGRAMS) $(BUILD)/asan/$(INJECT) $(BUILD)/asan/offwind $(BUILD)/npm/tests/fetched
 
 # The unwinder and its unit tests for aarch64, run under qemu by tests/cases/aarch64_qemu.sh, which
 # unpacks Debian's arm64 packages of the three compression libraries first.  Return addresses are
@@ -274,6 +279,11 @@ check: test-deps
 check-corpus: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
+
+# Every allocation and every call of input and output fails once: minutes.
+check-faults: test-deps
+	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
+	@BUILD=$(BUILD) OFFWIND_DB= OFFWIND_ALL_FAILURES=1 tests/faults/each_failure.sh
 
 # Recording on other kernels, under qemu: minutes for each, and it fetches them.
 check-kernels: test-deps

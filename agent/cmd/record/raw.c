@@ -83,8 +83,10 @@ int raw_open(const char *path, const struct source *source, struct opener *opene
 	struct raw *raw = calloc(1, sizeof(*raw));
 	int err = -ENOMEM;
 
-	if (!raw)
+	if (!raw) {
+		log_error("%s: %s", path, strerror(-err));
 		return err;
+	}
 	raw->fd = -1;
 	raw->info = &source->info;
 	raw->whole_files = whole_files;

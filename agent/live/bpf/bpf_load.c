@@ -368,6 +368,17 @@ static int open_first(struct live_bpf *bpf)
 }
 
 /*
+ * Load a skeleton. libbpf leaves out the variables if it found that the kernel cannot map arrays
+ * (before Linux 5.5); it also finds that if its test failed for want of memory.
+ */
+static int load(struct capture *s)
+{
+	int err = capture__load(s);
+
+	return err ? err : s->rodata && s->bss ? 0 : -ENOMEM;
+}
+
+/*
  * Let a further skeleton use the maps of the first one, except for its constants, which hold the
  * event's number.
  */
@@ -406,7 +417,7 @@ static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_opti
 						program == live_bpf_program_of(s, kind, true));
 	if (!err)
 		err = share_maps(bpf, s);
-	return err ? err : capture__load(s);
+	return err ? err : load(s);
 }
 
 /*
@@ -460,7 +471,7 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		(void)live_bpf_fail(error, err, "sizing the capture program's maps");
 		goto out;
 	}
-	err = live_bpf_without("ringbuf") ? -EINVAL : capture__load(bpf->skeleton);
+	err = live_bpf_without("ringbuf") ? -EINVAL : load(bpf->skeleton);
 	if (err == -EINVAL && !live_bpf_has_ring_buffers()) {
 		(void)snprintf(
 			error, LIVE_ERROR_SIZE,
