@@ -73,7 +73,7 @@ PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdyna
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps test-deps run check check-corpus check-faults check-kernels bench bench-capture install uninstall clean format man tests
+.PHONY: all deps test-deps run check check-corpus check-faults check-kernels fuzz bench bench-capture install uninstall clean format man tests
 
 # A mirror that fails once is asked again; who else installs is waited for.
 APT := apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
@@ -284,6 +284,12 @@ check-corpus: test-deps
 check-faults: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) OFFWIND_DB= OFFWIND_ALL_FAILURES=1 tests/faults/each_failure.sh
+
+# A search from a random start, TIME seconds for each fuzz target.
+TIME ?= 600
+fuzz: test-deps
+	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
+	@for s in tests/fuzz/*.sh; do BUILD=$(BUILD) OFFWIND_DB= FUZZ_SECONDS=$(TIME) $$s || exit 1; done
 
 # Recording on other kernels, under qemu: minutes for each, and it fetches them.
 check-kernels: test-deps

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Fuzzes whole commands with damaged recordings, profiles and stores.
+set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
+work=$BUILD/fuzz/program.seeds
+rm -rf "$work"
+mkdir -p "$work/seeds"
+seed() { # command's number, file
+	{ printf "\\$1"; head -c 150000 "$2"; } >"$work/seeds/$(basename "$2")$1"
+}
+python3 tests/fuzz/frozen_seeds.py "$work/core"
+for file in tests/cases/perfdata/*.data "$work/core"; do
+	for command in 0 1 2; do
+		seed $command "$file"
+	done
+done
+"$BUILD/offwind" unwind -q -o "$work/profile.gz" tests/cases/perfdata/file.data || [ $? = 3 ]
+gzip -dc "$work/profile.gz" >"$work/profile"
+for command in 3 4 5; do
+	seed $command "$work/profile.gz"
+	seed $command "$work/profile"
+done
+echo 'int main(int argc, char **argv) { return argv[0][0] + argc; }' >"$work/a.c"
+gcc -O2 -s -Wl,--build-id -o "$work/plain" "$work/a.c"
+"$BUILD/offwind" cache prefetch --db "$work/store" "$work/plain" >"$work/log" 2>&1
+sqlite3 "$work/store" 'pragma journal_mode = delete' >>"$work/log"
+for command in 6 7 10 11; do # octal
+	seed $command "$work/store"
+done
+FUZZ_RSS_MB=2048 tests/fuzz/run program 4000 160000 "$work/seeds"
