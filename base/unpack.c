@@ -33,8 +33,8 @@
 #define LARGE	  ((uint64_t)4 << 20)
 #define HELD_WAIT ((struct timespec){ .tv_nsec = 1000000 })
 
-static _Atomic uint64_t held; /* in work, and kept */
-static _Atomic uint64_t kept;
+static _Atomic uint64_t held; /* in work, and retained */
+static _Atomic uint64_t retained;
 
 /* The calling thread's stop function, see uw_unpack_unless, and what it has in work. */
 static _Thread_local struct {
@@ -65,7 +65,7 @@ int uw_unpack_reserve(uint64_t size)
 	if (!unless.stop || size < LARGE)
 		return 0;
 	for (;;) {
-		if (size > HELD_MAX || unless.held + atomic_load(&kept) > HELD_MAX - size) {
+		if (size > HELD_MAX || unless.held + atomic_load(&retained) > HELD_MAX - size) {
 			unless.refused = true;
 			return -E2BIG;
 		}
@@ -84,14 +84,14 @@ int uw_unpack_reserve(uint64_t size)
 int uw_unpack_keep(uint64_t *bytes)
 {
 	*bytes = unless.held;
-	atomic_fetch_add(&kept, unless.held);
+	atomic_fetch_add(&retained, unless.held);
 	unless.held = 0;
 	return unless.refused ? -E2BIG : 0;
 }
 
 void uw_unpack_release(uint64_t bytes)
 {
-	atomic_fetch_sub(&kept, bytes);
+	atomic_fetch_sub(&retained, bytes);
 	atomic_fetch_sub(&held, bytes);
 }
 

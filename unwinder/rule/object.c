@@ -250,13 +250,13 @@ void uw_object_put(struct uw_object *object)
 	free(object->segments);
 	free(object->header_data);
 	uw_object_free_tables(object);
-	uw_unpack_release(object->kept);
+	uw_unpack_release(object->reserved);
 	free(object);
 }
 
 int uw_object_keep(struct uw_object *object)
 {
-	return uw_unpack_keep(&object->kept);
+	return uw_unpack_keep(&object->reserved);
 }
 
 /* ---- what it is ----------------------------------------------------------------- */

@@ -50,7 +50,7 @@ struct uw_object {
 	struct uw_frames frames[UW_FRAMES_N];
 	uint8_t *data[UW_FRAMES_N]; /* of frames; owned */
 	uint8_t *header_data;	    /* .eh_frame_hdr; owned */
-	uint64_t kept;		    /* by uw_unpack_keep; in bytes */
+	uint64_t reserved;	    /* by uw_unpack_keep; in bytes */
 
 	/* NULL until the object is compiled, then unchanged. Owned, with its blob. */
 	_Atomic(struct uw_compiled *) compiled;
