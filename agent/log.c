@@ -40,6 +40,7 @@ struct cause {
 static struct {
 	pthread_mutex_t lock; /* protects all below; the thread that writes profiles also warns */
 	bool quiet, verbose;
+	bool has_error;	  /* an error was reported */
 	bool progress;	  /* a progress line is shown and must be erased first */
 	bool reader_left; /* standard output's reader has closed it */
 	struct cause causes[N_CAUSES];
@@ -137,9 +138,20 @@ static void warn(const char *format, const char *line)
 		print(kind, line);                                 \
 	} while (0)
 
+bool log_has_error(void)
+{
+	bool has;
+
+	lock();
+	has = voice.has_error;
+	unlock();
+	return has;
+}
+
 void log_error(const char *format, ...)
 {
 	lock();
+	voice.has_error = true;
 	SAY("");
 	unlock();
 }

@@ -24,6 +24,9 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2))); /
 void log_unwritable(const char *path, int err);
 bool log_reader_left(void);
 
+/* Return whether an error was reported. */
+bool log_has_error(void);
+
 /* At the end of the program: print how many warnings were suppressed. */
 void log_end(void);
 

@@ -469,6 +469,9 @@ static int record(const struct record_options *options)
 	ending_begin(named ? NAMED_END_NS : END_NS);
 	finish(&r, &result);
 	release(&r);
+	/* Where memory is short, not every part of the recording says so itself. */
+	if (result.err && !log_has_error())
+		log_error("recording failed: %s", strerror(-result.err));
 	return exit_code(&r, &result);
 }
 
