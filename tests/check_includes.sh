@@ -49,16 +49,17 @@ check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/(text|bytes|growth|hash|sea
 while read -r room others; do
 	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others:+${others// /|}|}$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer|base/(text|bytes|search|elf_note))\.h" 'vmlinux\.h'
 done <<-ROOMS
-	source
-	live opener source
+	role
+	source role
+	live opener role source
 	perfdata source
 	owc source
-	store
-	opener store
-	process opener source store
-	pipeline opener process source store
-	export pipeline process source
-	cli export live pipeline source store
+	store role
+	opener role store
+	process opener role source store
+	pipeline opener process role source store
+	export pipeline process role source
+	cli export live opener owc pipeline role source store
 ROOMS
 
 # In agent/live, what is asked of the system knows nothing of the BPF programs, and neither of the recording itself.

@@ -1,6 +1,8 @@
 /* agent/opener/debug_files.c: looks for debug files, and for files that debug files name. */
 #include "agent/opener/fetcher.h"
 #include "agent/opener/places.h"
+#include "agent/opener/request.h"
+#include "agent/store/store.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -122,6 +124,27 @@ static void hold_process(const struct opener *opener, const struct opener_file *
 		places_process_close(process);
 }
 
+/* Ask the opener's process for the next candidate. */
+static int debug_elsewhere(const struct opener *opener, const struct opener_file *file,
+			   const char *link, unsigned int *next, bool *linked, int *fd)
+{
+	struct request request = { .what = REQUEST_OPEN_DEBUG,
+				   .opener = opener->number,
+				   .file = *file,
+				   .link = link,
+				   .next = *next,
+				   .fd = -1 };
+	struct reply reply;
+	int err = request_call(&request, &reply);
+
+	*next = (unsigned int)reply.number;
+	*linked = reply.linked;
+	if (!err)
+		*fd = reply.fd;
+	/* A file that is no ELF file is no debug file: as if it did not exist. */
+	return err == -ENOTSUP ? -ENOENT : err;
+}
+
 int opener_open_debug(struct opener *opener, const struct opener_file *file, const char *link,
 		      unsigned int *next, bool *linked, int *fd)
 {
@@ -131,6 +154,8 @@ int opener_open_debug(struct opener *opener, const struct opener_file *file, con
 	struct place_process process;
 	int err = -ENOENT;
 
+	if (opener->number)
+		return debug_elsewhere(opener, file, link, next, linked, fd);
 	hold_process(opener, file, &process);
 	while (err && *next < FIRST + N_CANDIDATES) {
 		unsigned int at = (*next)++;
@@ -155,6 +180,16 @@ bool opener_has_own_debug(struct opener *opener, const struct opener_file *file,
 	bool linked;
 	int fd;
 
+	if (opener->number) {
+		struct request request = { .what = REQUEST_HAS_OWN_DEBUG,
+					   .opener = opener->number,
+					   .file = *file,
+					   .link = link,
+					   .fd = -1 };
+		struct reply reply;
+
+		return !request_call(&request, &reply) && reply.number;
+	}
 	hosts.view = 0;
 	if (!opener_open_debug(opener, &hosts, link, &next, &linked, &fd)) {
 		(void)close(fd);
@@ -169,13 +204,22 @@ bool opener_has_own_debug(struct opener *opener, const struct opener_file *file,
 
 void opener_fetch(struct opener *opener, struct store *store)
 {
-	if (!opener->fetcher && fetcher_new(store, &opener->fetcher))
+	opener->store = store;
+	if (opener->number) {
+		struct request request = { .what = REQUEST_FETCH,
+					   .opener = opener->number,
+					   .fd = -1 };
+		struct reply reply;
+
+		opener->fetches = !request_call(&request, &reply) && reply.number;
+	} else if (!opener->fetcher && fetcher_new(&opener->fetcher)) {
 		opener->fetcher = NULL;
+	}
 }
 
 bool opener_fetches(const struct opener *opener)
 {
-	return opener->fetcher;
+	return opener->number ? opener->fetches : opener->fetcher != NULL;
 }
 
 void opener_want_debug(struct opener *opener, const struct opener_file *file)
@@ -184,8 +228,18 @@ void opener_want_debug(struct opener *opener, const struct opener_file *file)
 	bool linked;
 	int fd;
 
-	if (!opener->fetcher)
+	if (!opener_fetches(opener) || store_is_missing(opener->store, &file->build_id))
 		return;
+	if (opener->number) {
+		struct request request = { .what = REQUEST_WANT_DEBUG,
+					   .opener = opener->number,
+					   .file = *file,
+					   .fd = -1 };
+		struct reply reply;
+
+		(void)request_call(&request, &reply);
+		return;
+	}
 	if (!opener_open_debug(opener, file, NULL, &next, &linked, &fd))
 		(void)close(fd);
 	else
@@ -194,7 +248,26 @@ void opener_want_debug(struct opener *opener, const struct opener_file *file)
 
 int opener_fetched_debug(struct opener *opener, const struct uw_build_id *build_id, int *fd)
 {
-	return fetcher_take(opener->fetcher, build_id, fd);
+	int err;
+
+	if (!opener_fetches(opener) || store_is_missing(opener->store, build_id))
+		return -ENOENT;
+	if (opener->number) {
+		struct request request = { .what = REQUEST_FETCHED_DEBUG,
+					   .opener = opener->number,
+					   .id = *build_id,
+					   .fd = -1 };
+		struct reply reply;
+
+		err = request_call(&request, &reply);
+		if (!err)
+			*fd = reply.fd;
+	} else {
+		err = fetcher_take(opener->fetcher, build_id, fd);
+	}
+	if (err == -ENODATA)
+		store_missing(opener->store, build_id);
+	return err;
 }
 
 /* Write the path of an open file. -ENOENT: the kernel has none. */
@@ -262,6 +335,23 @@ int opener_open_named(struct opener *opener, const struct opener_file *file, int
 	struct place_process process;
 	int err;
 
+	if (opener->number) {
+		struct request request = { .what = REQUEST_OPEN_NAMED,
+					   .opener = opener->number,
+					   .file = *file,
+					   .directory = directory,
+					   .name = name,
+					   .flag = build_id != NULL,
+					   .fd = from };
+		struct reply reply;
+
+		if (build_id)
+			request.id = *build_id;
+		err = request_call(&request, &reply);
+		if (!err)
+			*fd = reply.fd;
+		return err;
+	}
 	(void)places_process(opener, file->pid, &process);
 	err = open_named(opener, places_user(opener, file, &process), from, directory, name,
 			 build_id, fd);
@@ -276,6 +366,19 @@ int opener_open_suffixed(struct opener *opener, const struct opener_file *file, 
 	char path[PATH_MAX];
 	int err;
 
+	if (opener->number) {
+		struct request request = { .what = REQUEST_OPEN_SUFFIXED,
+					   .opener = opener->number,
+					   .file = *file,
+					   .name = suffix,
+					   .fd = from };
+		struct reply reply;
+
+		err = request_call(&request, &reply);
+		if (!err)
+			*fd = reply.fd;
+		return err;
+	}
 	if (path_of(from, path, sizeof(path) - 16) || strlen(suffix) > 15)
 		return -ENOENT;
 	memcpy(path + strlen(path), suffix, strlen(suffix) + 1);

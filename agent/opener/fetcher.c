@@ -7,7 +7,6 @@
 #include "agent/array.h"
 #include "agent/log.h"
 #include "agent/opener/places.h"
-#include "agent/store/store.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,7 +21,7 @@
 #define LATE_MAX   2 /* late answers in a row, after which no server is asked any more */
 #define WANTED_MAX 4096
 
-enum state { WAITING, ASKED, THERE, NOT_THERE };
+enum state { WAITING, ASKED, THERE, NOT_THERE, FAILED }; /* NOT_THERE: a server said so */
 
 struct wanted {
 	struct uw_build_id id;
@@ -41,7 +40,6 @@ typedef void (*set_data_fn)(client *client, void *data);
 typedef void *(*data_fn)(client *client);
 
 struct fetcher {
-	struct store *store;
 	void *library;
 	begin_fn begin;
 	end_fn end;
@@ -102,22 +100,20 @@ static enum state ask(struct fetcher *f, client *c, const struct uw_build_id *id
 {
 	int fd;
 
-	if (store_is_missing(f->store, id))
-		return NOT_THERE;
 	fd = f->find(c, id->bytes, id->size, path);
 	if (fd >= 0) {
 		(void)close(fd);
 		return THERE;
 	}
-	if (fd == -ENOENT) { /* a server said so; other errors may be temporary */
-		store_missing(f->store, id);
-	} else if (!f->said && !go_on(c, 0, 0)) { /* the request was not ended by go_on */
+	if (fd == -ENOENT)
+		return NOT_THERE;
+	if (!f->said && !go_on(c, 0, 0)) { /* the request was not ended by go_on */
 		log_warning("debuginfod: cannot ask the servers in DEBUGINFOD_URLS: %s; names that "
 			    "only they have are missing",
 			    strerror(-fd));
 		f->said = true;
 	}
-	return NOT_THERE;
+	return FAILED;
 }
 
 /* The fetcher's thread: makes the requests one after the other. */
@@ -133,7 +129,7 @@ static void *run(void *ctx)
 	(void)pthread_mutex_lock(&f->lock);
 	while (!f->stopping) {
 		struct uw_build_id id;
-		enum state state = NOT_THERE;
+		enum state state = FAILED;
 		char *path = NULL;
 		size_t at;
 
@@ -180,7 +176,7 @@ static bool load(struct fetcher *f, const char *name, void *function)
  * Load the library at run time and only if a server is configured: few users need it, and it brings
  * libcurl.
  */
-int fetcher_new(struct store *store, struct fetcher **out)
+int fetcher_new(struct fetcher **out)
 {
 	const char *urls = getenv("DEBUGINFOD_URLS"), *timeout = getenv("DEBUGINFOD_TIMEOUT");
 	pthread_condattr_t monotonic;
@@ -192,7 +188,6 @@ int fetcher_new(struct store *store, struct fetcher **out)
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
-	f->store = store;
 	f->library = dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!f->library || !load(f, "debuginfod_begin", &f->begin) ||
 	    !load(f, "debuginfod_end", &f->end) ||
@@ -290,6 +285,8 @@ int fetcher_take(struct fetcher *f, const struct uw_build_id *id, int *fd)
 	w = find(f, id);
 	if (w && w->state == THERE && w->path)
 		path = strdup(w->path);
+	else if (w && w->state == NOT_THERE)
+		err = -ENODATA;
 	(void)pthread_mutex_unlock(&f->lock);
 	if (path)
 		err = places_open(path, NULL, fd);

@@ -8,21 +8,17 @@
 #include "unwinder/unwinder.h"
 
 struct fetcher;
-struct store;
 
-/*
- * Start a fetcher. store remembers which files servers do not have; borrowed; NULL: none. -ENOENT:
- * no server is configured, or libdebuginfod is missing.
- */
-int fetcher_new(struct store *store, struct fetcher **out);
+/* Start a fetcher. -ENOENT: no server is configured, or libdebuginfod is missing. */
+int fetcher_new(struct fetcher **out);
 void fetcher_free(struct fetcher *fetcher); /* gives up waiting requests; NULL is fine */
 
 /* Request the debug file of this build-id, once. Never blocks. */
 void fetcher_want(struct fetcher *fetcher, const struct uw_build_id *id);
 /*
  * Wait for the answer to that request, for some seconds at most, and open the file. The reader of
- * the file checks that it is the right one. -ENOENT: there is no such file; -ETIMEDOUT: no answer
- * in time.
+ * the file checks that it is the right one. -ENODATA: the servers say that they do not have it;
+ * -ENOENT: they could not be asked; -ETIMEDOUT: no answer in time.
  */
 int fetcher_take(struct fetcher *fetcher, const struct uw_build_id *id, int *fd);
 

@@ -1,5 +1,6 @@
 /* agent/opener/jit_files.c: opens files in which processes describe the code that they generate. */
 #include "agent/opener/places.h"
+#include "agent/opener/request.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,14 +98,36 @@ static bool is_tmp_served(uint32_t pid, int root)
 	return is;
 }
 
+/* Ask the opener's process to open a file. */
+static int ask_elsewhere(struct request *request, int *fd)
+{
+	struct reply reply;
+	int err = request_call(request, &reply);
+
+	if (!err)
+		*fd = reply.fd;
+	return err;
+}
+
 int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
 		    const struct opener_user *user, int *fd)
 {
 	struct place_process process;
-	bool lives = !places_process(opener, pid, &process) && process.root >= 0;
+	bool lives;
 	char path[64];
 	int root, err;
 
+	if (opener->number) {
+		struct request request = { .what = REQUEST_PERF_MAP,
+					   .opener = opener->number,
+					   .pid = pid,
+					   .ns_pid = ns_pid,
+					   .user = *user,
+					   .fd = -1 };
+
+		return ask_elsewhere(&request, fd);
+	}
+	lives = !places_process(opener, pid, &process) && process.root >= 0;
 	/*
 	 * The pid may belong to another user's process by now. (A process of root may have become
 	 * another user.)
@@ -139,6 +162,18 @@ int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_use
 	char map[64], own[64];
 	int err = -ENOENT;
 
+	if (opener->number) {
+		struct request request = { .what = REQUEST_OPEN_JIT,
+					   .opener = opener->number,
+					   .pid = pid,
+					   .flag = user != NULL,
+					   .name = dump,
+					   .fd = -1 };
+
+		if (user)
+			request.user = *user;
+		return ask_elsewhere(&request, fd);
+	}
 	(void)places_process(opener, pid, &process);
 	if (!opener->symfs)
 		user = places_user(opener, &file, &process);

@@ -3,6 +3,7 @@
  */
 #include "agent/opener/opener.h"
 #include "agent/opener/places.h"
+#include "agent/opener/request.h"
 #include "agent/textbuf.h"
 
 #include <errno.h>
@@ -13,11 +14,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Ask the opener's process for a list of symbols. next may be NULL. */
+static int ask_elsewhere(const struct opener *opener, enum request_what what,
+			 const struct uw_build_id *id, unsigned int *next, int *fd)
+{
+	struct request request = {
+		.what = what, .opener = opener->number, .next = next ? *next : 0, .fd = -1
+	};
+	struct reply reply;
+	int err;
+
+	if (id)
+		request.id = *id;
+	err = request_call(&request, &reply);
+	if (next)
+		*next = (unsigned int)reply.number;
+	if (!err)
+		*fd = reply.fd;
+	return err;
+}
+
 int opener_kallsyms(struct opener *opener, int *fd)
 {
-	int opened = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	int opened;
 
-	(void)opener;
+	if (opener->number)
+		return ask_elsewhere(opener, REQUEST_KALLSYMS, NULL, NULL, fd);
+	opened = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
 	if (opened < 0)
 		return -errno;
 	*fd = opened;
@@ -79,6 +102,8 @@ int opener_copy_kallsyms(struct opener *opener, int *fd)
 {
 	int from = -1, to, err;
 
+	if (opener->number)
+		return ask_elsewhere(opener, REQUEST_COPY_KALLSYMS, NULL, NULL, fd);
 	if (!opener->own)
 		return -ENOENT;
 	err = make_directory(opener->own);
@@ -120,6 +145,15 @@ void opener_keep_kallsyms(struct opener *opener, const struct uw_build_id *id, i
 {
 	char path[4096], fresh[4096], suffix[32], link[64];
 
+	if (opener->number) {
+		struct request request = {
+			.what = REQUEST_KEEP_KALLSYMS, .opener = opener->number, .id = *id, .fd = fd
+		};
+		struct reply reply;
+
+		(void)request_call(&request, &reply);
+		return;
+	}
 	(void)snprintf(suffix, sizeof(suffix), ".%d", (int)getpid());
 	if (own_path(opener, id, "", path, sizeof(path)) ||
 	    own_path(opener, id, suffix, fresh, sizeof(fresh)))
@@ -138,6 +172,8 @@ int opener_stored_kallsyms(struct opener *opener, const struct uw_build_id *id, 
 	char path[4096];
 	int err = -ENOENT;
 
+	if (opener->number)
+		return ask_elsewhere(opener, REQUEST_STORED_KALLSYMS, id, next, fd);
 	while (err && *next < 2) {
 		if ((*next)++ == 0)
 			err = places_open_cached(opener, id, "kallsyms", NULL, fd);

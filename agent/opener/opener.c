@@ -5,6 +5,7 @@
 
 #include "agent/opener/fetcher.h"
 #include "agent/opener/places.h"
+#include "agent/opener/request.h"
 #include "agent/opener/symfs.h"
 
 #include <elf.h>
@@ -25,9 +26,15 @@ int opener_new(const struct opener_options *options, struct opener **out)
 {
 	struct opener *opener = calloc(1, sizeof(*opener));
 	const char *home = getenv("HOME"), *caches = getenv("XDG_CACHE_HOME");
+	int err;
 
 	if (!opener)
 		return -ENOMEM;
+	err = request_new(options, &opener->number);
+	if (err) {
+		free(opener);
+		return err;
+	}
 	opener->live = options->live;
 	opener->until_ns = options->until_ns;
 	opener->other_host = options->other_host;
@@ -260,12 +267,32 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	return -ENOENT;
 }
 
+/* Ask the opener's process for the next candidate. */
+static int open_elsewhere(const struct opener *opener, const struct opener_file *file,
+			  unsigned int *next, int *fd)
+{
+	struct request request = { .what = REQUEST_OPEN,
+				   .opener = opener->number,
+				   .file = *file,
+				   .next = *next,
+				   .fd = -1 };
+	struct reply reply;
+	int err = request_call(&request, &reply);
+
+	*next = (unsigned int)reply.number;
+	if (!err)
+		*fd = reply.fd;
+	return err;
+}
+
 int opener_open(struct opener *opener, const struct opener_file *file, unsigned int *next, int *fd)
 {
 	struct place_process process = { .root = -1 };
 	bool asked = false;
 	int worst = -ENOENT;
 
+	if (opener->number)
+		return open_elsewhere(opener, file, next, fd);
 	if (opener->live && opener_device_is_served(file->pid, file->major, file->minor)) {
 		*next = N_CANDIDATES;
 		return -EREMOTEIO;

@@ -59,6 +59,8 @@ struct opener_file {	     /* what is known about the file behind a mapping */
 	 */
 	uint64_t view;
 	bool compared; /* the caller compares device and inode with the mapping's after the open */
+	/* event_mapping.elf_off; only an opener in a process of its own looks at it */
+	uint64_t elf_off;
 	/* of a process that had it mapped, if that has ended; or NULL */
 	const struct opener_user *user;
 	struct uw_build_id build_id; /* size 0: not reported */
@@ -140,7 +142,10 @@ void opener_fetch(struct opener *opener, struct store *store);
 bool opener_fetches(const struct opener *opener); /* whether there is a server to ask */
 /* Request the debug file of this build-id, unless one is already here. Never blocks. */
 void opener_want_debug(struct opener *opener, const struct opener_file *file);
-/* Wait for the answer, for some seconds at most. Return -ENOENT or -ETIMEDOUT on failure. */
+/*
+ * Wait for the answer, for some seconds at most. Return -ENODATA if the servers say that they do not
+ * have it, -ENOENT if they could not be asked, or -ETIMEDOUT.
+ */
 int opener_fetched_debug(struct opener *opener, const struct uw_build_id *build_id, int *fd);
 /*
  * Open a file that a debug file of this file names (dwz's common file, a .dwo). The name is

@@ -3,6 +3,7 @@
  */
 #include "agent/opener/places.h"
 
+#include "agent/opener/request.h"
 #include "agent/opener/user.h"
 #include "agent/textbuf.h"
 
@@ -179,6 +180,16 @@ void opener_user_of(const struct opener *opener, uint32_t pid, struct opener_use
 {
 	struct place_process process;
 
+	if (opener->number) {
+		struct request request = {
+			.what = REQUEST_USER_OF, .opener = opener->number, .pid = pid, .fd = -1
+		};
+		struct reply reply;
+
+		(void)request_call(&request, &reply);
+		*out = reply.user;
+		return;
+	}
 	(void)places_process(opener, pid, &process);
 	places_process_close(&process);
 	*out = process.user;

@@ -8,6 +8,7 @@
 #define PLACES_DEBUG "/usr/lib/debug"
 
 struct opener {
+	uint64_t number; /* of the opener in its own process; 0: this one opens the files */
 	bool live;
 	char *symfs, *exe, *beside, *debug_dir;
 	struct symfs *below; /* index of the files below symfs; NULL: not built yet */
@@ -16,6 +17,8 @@ struct opener {
 	char *cache;		 /* perf's build-id cache: $HOME/.debug/.build-id, or NULL */
 	char *own;		 /* offwind's own cache directory of this user, or NULL */
 	struct fetcher *fetcher; /* owned; NULL: no server is asked */
+	bool fetches;		 /* the opener's process has a fetcher */
+	struct store *store;	 /* remembers what servers do not have; borrowed; NULL: none */
 };
 
 /* A living process, held by an open root directory, so that a reused pid cannot replace it. */

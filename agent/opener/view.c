@@ -3,6 +3,7 @@
  * tree are not used for another.
  */
 #include "agent/opener/places.h"
+#include "agent/opener/request.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -73,6 +74,16 @@ uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)
 
 	if (!opener->live || !pid)
 		return 0;
+	if (opener->number) {
+		struct request request = { .what = REQUEST_VIEW,
+					   .opener = opener->number,
+					   .pid = pid,
+					   .flag = strict,
+					   .fd = -1 };
+		struct reply reply;
+
+		return request_call(&request, &reply) ? 0 : reply.number;
+	}
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/root/", pid);
 	if (!look(AT_FDCWD, path, &its) || !look(AT_FDCWD, "/", &host))
 		return 0;

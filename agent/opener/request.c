@@ -1,0 +1,480 @@
+/* agent/opener/request.c: the two ends of an opener that is in another process. */
+#include "agent/opener/request.h"
+
+#include "agent/array.h"
+#include "agent/opener/places.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPENERS_MAX 4096
+
+static struct channels *used; /* in the worker; NULL: openers work in this process */
+
+void request_use(struct channels *channels)
+{
+	used = channels;
+}
+
+/* ---- requests and replies as messages --------------------------------------------------- */
+
+static void put_user(struct message *m, const struct opener_user *user)
+{
+	message_bytes(m, user, sizeof(*user));
+}
+
+static void take_user(struct message *m, struct opener_user *user)
+{
+	message_take_bytes(m, user, sizeof(*user));
+	/* The other process may have been taken over: a count of its own is not believed. */
+	if (user->n_groups > OPENER_GROUPS_MAX)
+		m->err = m->err ? m->err : -EBADMSG;
+}
+
+static void put_id(struct message *m, const struct uw_build_id *id)
+{
+	message_bytes(m, id, sizeof(*id));
+}
+
+static void take_id(struct message *m, struct uw_build_id *id)
+{
+	message_take_bytes(m, id, sizeof(*id));
+	if (id->size > UW_BUILD_ID_MAX)
+		m->err = m->err ? m->err : -EBADMSG;
+}
+
+static void put_options(struct message *m, const struct opener_options *o)
+{
+	message_number(m, o->live);
+	message_number(m, o->other_host);
+	message_number(m, o->until_ns);
+	message_text(m, o->symfs);
+	message_text(m, o->exe);
+	message_text(m, o->beside);
+	message_text(m, o->debug_dir);
+}
+
+static void take_options(struct message *m, struct opener_options *o)
+{
+	o->live = message_take_number(m);
+	o->other_host = message_take_number(m);
+	o->until_ns = message_take_number(m);
+	o->symfs = message_take_text(m);
+	o->exe = message_take_text(m);
+	o->beside = message_take_text(m);
+	o->debug_dir = message_take_text(m);
+}
+
+static void put_file(struct message *m, const struct opener_file *f)
+{
+	static const struct opener_user unknown = { .known = false };
+
+	message_number(m, f->pid);
+	message_number(m, f->start);
+	message_number(m, f->end);
+	message_number(m, f->major);
+	message_number(m, f->minor);
+	message_number(m, f->inode);
+	message_number(m, f->inode_generation);
+	message_number(m, (uint64_t)f->deleted | (uint64_t)f->main_program << 1 |
+				  (uint64_t)f->named << 2 | (uint64_t)f->compared << 3 |
+				  (uint64_t)(f->user != NULL) << 4);
+	message_number(m, f->view);
+	message_number(m, f->elf_off);
+	put_id(m, &f->build_id);
+	put_user(m, f->user ? f->user : &unknown);
+	message_text(m, f->path);
+}
+
+static void take_file(struct message *m, struct opener_file *f, struct opener_user *user)
+{
+	uint64_t flags;
+
+	f->pid = (uint32_t)message_take_number(m);
+	f->start = message_take_number(m);
+	f->end = message_take_number(m);
+	f->major = (uint32_t)message_take_number(m);
+	f->minor = (uint32_t)message_take_number(m);
+	f->inode = message_take_number(m);
+	f->inode_generation = message_take_number(m);
+	flags = message_take_number(m);
+	f->deleted = flags & 1;
+	f->main_program = flags >> 1 & 1;
+	f->named = flags >> 2 & 1;
+	f->compared = flags >> 3 & 1;
+	f->view = message_take_number(m);
+	f->elf_off = message_take_number(m);
+	take_id(m, &f->build_id);
+	take_user(m, user);
+	f->user = flags >> 4 & 1 ? user : NULL;
+	f->path = message_take_text(m);
+}
+
+static void put_request(struct message *m, const struct request *r)
+{
+	message_init(m);
+	message_number(m, r->what);
+	message_number(m, r->opener);
+	message_number(m, r->next);
+	message_number(m, r->pid);
+	message_number(m, r->ns_pid);
+	message_number(m, r->flag);
+	put_options(m, &r->options);
+	put_file(m, &r->file);
+	put_id(m, &r->id);
+	put_user(m, &r->user);
+	message_text(m, r->link);
+	message_text(m, r->name);
+	message_text(m, r->directory);
+	message_fd(m, r->fd);
+}
+
+/* user: where the user of r->file is stored. The texts are borrowed from m. */
+static void take_request(struct message *m, struct request *r, struct opener_user *user)
+{
+	r->what = (enum request_what)message_take_number(m);
+	r->opener = message_take_number(m);
+	r->next = message_take_number(m);
+	r->pid = (uint32_t)message_take_number(m);
+	r->ns_pid = (uint32_t)message_take_number(m);
+	r->flag = message_take_number(m);
+	take_options(m, &r->options);
+	take_file(m, &r->file, user);
+	take_id(m, &r->id);
+	take_user(m, &r->user);
+	r->link = message_take_text(m);
+	r->name = message_take_text(m);
+	r->directory = message_take_text(m);
+	r->fd = message_take_fd(m);
+}
+
+static void put_reply(struct message *m, const struct reply *r)
+{
+	message_init(m);
+	message_number(m, (uint64_t)(int64_t)r->err);
+	message_number(m, r->number);
+	message_number(m, r->linked);
+	put_user(m, &r->user);
+	message_fd(m, r->fd);
+}
+
+static void take_reply(struct message *m, struct reply *r)
+{
+	r->err = (int)(int64_t)message_take_number(m);
+	r->number = message_take_number(m);
+	r->linked = message_take_number(m);
+	take_user(m, &r->user);
+	r->fd = message_take_fd(m);
+}
+
+/* ---- the worker's end ------------------------------------------------------------------- */
+
+int request_call(struct request *request, struct reply *reply)
+{
+	struct message *m = malloc(sizeof(*m));
+	int err;
+
+	*reply = (struct reply){ .fd = -1 };
+	if (!m)
+		return -ENOMEM;
+	put_request(m, request);
+	err = channels_call(used, m, m);
+	if (!err) {
+		take_reply(m, reply);
+		err = m->err ? m->err : reply->err;
+		message_fini(m);
+		if (m->err)
+			reply->user = (struct opener_user){ .known = false };
+	}
+	free(m);
+	if (err && reply->fd >= 0) {
+		(void)close(reply->fd);
+		reply->fd = -1;
+	}
+	/* The opener's process has ended. */
+	return err == -EPIPE ? -EIO : err;
+}
+
+int request_new(const struct opener_options *options, uint64_t *number)
+{
+	struct request request = { .what = REQUEST_NEW, .options = *options, .fd = -1 };
+	struct reply reply;
+	int err;
+
+	*number = 0;
+	if (!used)
+		return 0;
+	err = request_call(&request, &reply);
+	if (!err)
+		*number = reply.number;
+	return err;
+}
+
+/* ---- the opener's end ------------------------------------------------------------------- */
+
+/*
+ * The openers that were asked for, each once. None is freed: a worker could ask one thread to free
+ * what another uses.
+ */
+struct request_server {
+	pthread_mutex_t lock;
+	struct opener **openers;
+	size_t n, room;
+	pthread_mutex_t symfs; /* the index of --symfs is built at its first use */
+};
+
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool has_options(const struct opener *o, const struct opener_options *options)
+{
+	return o->live == options->live && o->other_host == options->other_host &&
+	       o->until_ns == options->until_ns && same_text(o->symfs, options->symfs) &&
+	       same_text(o->exe, options->exe) && same_text(o->beside, options->beside) &&
+	       same_text(o->debug_dir, options->debug_dir);
+}
+
+/* Find the opener with these options, or make it. Its number begins with 1. */
+static int find_or_make(struct request_server *s, const struct opener_options *options,
+			uint64_t *number)
+{
+	int err = 0;
+
+	(void)pthread_mutex_lock(&s->lock);
+	*number = 0;
+	for (size_t i = 0; !*number && i < s->n; i++)
+		if (has_options(s->openers[i], options))
+			*number = i + 1;
+	if (!*number) {
+		err = s->n == OPENERS_MAX ? -EMFILE : array_grow(s->openers, s->n, s->room);
+		if (!err)
+			err = opener_new(options, &s->openers[s->n]);
+		if (!err)
+			*number = ++s->n;
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+static struct opener *opener_number(struct request_server *s, uint64_t number)
+{
+	struct opener *opener;
+
+	(void)pthread_mutex_lock(&s->lock);
+	opener = number && number <= s->n ? s->openers[number - 1] : NULL;
+	(void)pthread_mutex_unlock(&s->lock);
+	return opener;
+}
+
+static bool is_elf_at(int fd, uint64_t off)
+{
+	char head[4];
+
+	return off <= INT64_MAX &&
+	       pread(fd, head, sizeof(head), (off_t)off) == (ssize_t)sizeof(head) &&
+	       !memcmp(head, "\177ELF", sizeof(head));
+}
+
+/* As far before the reported offset as the reader looks for an image (agent/process/module_elf.c). */
+#define ARCHIVE_BACK_MAX ((uint64_t)64 << 20)
+#define ARCHIVE_PAGE	 ((uint64_t)4096)
+
+/*
+ * Return whether a file may be given out: an ELF file, or an archive with an ELF image at a page
+ * boundary near elf_off. A name in a recording can be any file's; only what can be code is opened
+ * for it.
+ */
+static bool can_hold_code(int fd, uint64_t elf_off)
+{
+	uint64_t off = elf_off & ~(ARCHIVE_PAGE - 1);
+	uint64_t least = off > ARCHIVE_BACK_MAX ? off - ARCHIVE_BACK_MAX : ARCHIVE_PAGE;
+	bool can = is_elf_at(fd, 0);
+
+	for (; !can && off >= least; off -= ARCHIVE_PAGE)
+		can = is_elf_at(fd, off);
+	return can;
+}
+
+/* Return whether a file begins as a jitdump file of this machine or of one with the other byte order. */
+static bool is_jitdump(int fd)
+{
+	char head[4];
+
+	return pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+	       (!memcmp(head, "JiTD", sizeof(head)) || !memcmp(head, "DTiJ", sizeof(head)));
+}
+
+/*
+ * Open a jitdump file or a perf map. The dump's name is in the recording, so it could be any file's:
+ * what is no jitdump file is not given out.
+ */
+static int open_jit(struct opener *opener, const struct request *r, int *fd)
+{
+	const struct opener_user *user = r->flag ? &r->user : NULL;
+	int err = opener_open_jit(opener, r->pid, user, r->name, fd);
+
+	if (err || !r->name || is_jitdump(*fd))
+		return err;
+	(void)close(*fd);
+	*fd = -1;
+	return opener_open_jit(opener, r->pid, user, NULL, fd);
+}
+
+/* Return err, or -ENOTSUP after closing a file that cannot be code. */
+static int only_code(int err, uint64_t elf_off, int *fd)
+{
+	if (err || can_hold_code(*fd, elf_off))
+		return err;
+	(void)close(*fd);
+	*fd = -1;
+	return -ENOTSUP;
+}
+
+/* Open candidates until one can be code, in the way that what says. */
+static int open_code(struct request_server *s, struct opener *opener, const struct request *r,
+		     struct reply *reply)
+{
+	unsigned int next = (unsigned int)r->next;
+	int worst = 0, err;
+
+	do {
+		if (opener->symfs)
+			(void)pthread_mutex_lock(&s->symfs);
+		err = r->what == REQUEST_OPEN ? opener_open(opener, &r->file, &next, &reply->fd)
+					      : opener_open_debug(opener, &r->file, r->link, &next,
+								  &reply->linked, &reply->fd);
+		if (opener->symfs)
+			(void)pthread_mutex_unlock(&s->symfs);
+		if (err)
+			break;
+		err = only_code(0, r->file.elf_off, &reply->fd);
+		worst = err;
+	} while (err);
+	reply->number = next;
+	return err && worst ? worst : err;
+}
+
+/* Call the function that the request names. */
+static int serve_one(struct request_server *s, struct opener *opener, struct request *r,
+		     struct reply *reply)
+{
+	unsigned int next = (unsigned int)r->next;
+	int err = 0;
+
+	switch (r->what) {
+	case REQUEST_NEW:
+		return -EINVAL; /* request_answer does it */
+	case REQUEST_USER_OF:
+		opener_user_of(opener, r->pid, &reply->user);
+		return 0;
+	case REQUEST_VIEW:
+		reply->number = opener_view(opener, r->pid, r->flag);
+		return 0;
+	case REQUEST_HAS_OWN_DEBUG:
+		reply->number = opener_has_own_debug(opener, &r->file, r->link);
+		return 0;
+	case REQUEST_OPEN:
+	case REQUEST_OPEN_DEBUG:
+		return open_code(s, opener, r, reply);
+	case REQUEST_FETCH:
+		(void)pthread_mutex_lock(&s->lock);
+		opener_fetch(opener, NULL);
+		(void)pthread_mutex_unlock(&s->lock);
+		reply->number = opener_fetches(opener);
+		return 0;
+	case REQUEST_WANT_DEBUG:
+		opener_want_debug(opener, &r->file);
+		return 0;
+	case REQUEST_FETCHED_DEBUG:
+		return only_code(opener_fetched_debug(opener, &r->id, &reply->fd), 0, &reply->fd);
+	case REQUEST_OPEN_NAMED:
+		err = r->name && r->fd >= 0
+			      ? opener_open_named(opener, &r->file, r->fd, r->directory, r->name,
+						  r->flag ? &r->id : NULL, &reply->fd)
+			      : -EINVAL;
+		return only_code(err, 0, &reply->fd);
+	case REQUEST_OPEN_SUFFIXED:
+		err = r->name && r->fd >= 0
+			      ? opener_open_suffixed(opener, &r->file, r->fd, r->name, &reply->fd)
+			      : -EINVAL;
+		return only_code(err, 0, &reply->fd);
+	case REQUEST_PERF_MAP:
+		return opener_perf_map(opener, r->pid, r->ns_pid, &r->user, &reply->fd);
+	case REQUEST_OPEN_JIT:
+		return open_jit(opener, r, &reply->fd);
+	case REQUEST_KALLSYMS:
+		return opener_kallsyms(opener, &reply->fd);
+	case REQUEST_COPY_KALLSYMS:
+		return opener_copy_kallsyms(opener, &reply->fd);
+	case REQUEST_KEEP_KALLSYMS:
+		if (r->fd >= 0)
+			opener_keep_kallsyms(opener, &r->id, r->fd);
+		return 0;
+	case REQUEST_STORED_KALLSYMS:
+		err = opener_stored_kallsyms(opener, &r->id, &next, &reply->fd);
+		reply->number = next;
+		return err;
+	}
+	return -EINVAL;
+}
+
+void request_answer(void *ctx, struct message *request, struct message *reply)
+{
+	struct request r = { .fd = -1 };
+	struct reply result = { .fd = -1 };
+	struct opener_user user;
+	struct opener *opener;
+
+	take_request(request, &r, &user);
+	if (!r.file.path)
+		r.file.path = "";
+	if (request->err) {
+		result.err = -EBADMSG;
+	} else if (r.what == REQUEST_NEW) {
+		result.err = find_or_make(ctx, &r.options, &result.number);
+	} else {
+		opener = opener_number(ctx, r.opener);
+		result.err = opener ? serve_one(ctx, opener, &r, &result) : -EINVAL;
+	}
+	if (r.fd >= 0)
+		(void)close(r.fd);
+	put_reply(reply, &result);
+}
+
+int request_server_new(struct request_server **out)
+{
+	struct request_server *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	(void)pthread_mutex_init(&s->lock, NULL);
+	(void)pthread_mutex_init(&s->symfs, NULL);
+	*out = s;
+	return 0;
+}
+
+void request_server_free(struct request_server *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		opener_free(s->openers[i]);
+	free(s->openers);
+	(void)pthread_mutex_destroy(&s->lock);
+	(void)pthread_mutex_destroy(&s->symfs);
+	free(s);
+}
+
+void request_serve(struct channels *channels)
+{
+	struct request_server *server;
+
+	/* Without one, the channels are closed, and every call fails. */
+	if (request_server_new(&server))
+		return;
+	channels_answer(channels, request_answer, server);
+	request_server_free(server);
+}

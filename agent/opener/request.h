@@ -1,0 +1,77 @@
+/*
+ * agent/opener/request.h: the opener in a process of its own: its functions as requests and replies.
+ *
+ * A worker in the sandbox can open no file. Its opener (opener_new after request_use) sends every call
+ * to the opener's process, and gets descriptors back. That process opens and never reads: of what it
+ * opens by a name it looks at the bytes only that tell an ELF file, to give out nothing else.
+ */
+#ifndef AGENT_OPENER_REQUEST_H
+#define AGENT_OPENER_REQUEST_H
+
+#include "agent/opener/opener.h"
+#include "agent/role/channel.h"
+
+/* In the opener's process: answer requests until the asking process has ended. */
+void request_serve(struct channels *channels);
+
+/*
+ * What request_serve uses: the openers that were asked for, and the answer to one request
+ * (channel_handle_fn; ctx is the server). The files in reply belong to the caller.
+ */
+struct request_server;
+int request_server_new(struct request_server **out); /* -ENOMEM */
+void request_server_free(struct request_server *server);
+void request_answer(void *ctx, struct message *request, struct message *reply);
+
+/* In the worker: send the calls of all openers made from now on through these channels; borrowed. */
+void request_use(struct channels *channels);
+
+enum request_what {
+	REQUEST_NEW,
+	REQUEST_USER_OF,
+	REQUEST_VIEW,
+	REQUEST_HAS_OWN_DEBUG,
+	REQUEST_OPEN,
+	REQUEST_OPEN_DEBUG,
+	REQUEST_FETCH,
+	REQUEST_WANT_DEBUG,
+	REQUEST_FETCHED_DEBUG,
+	REQUEST_OPEN_NAMED,
+	REQUEST_OPEN_SUFFIXED,
+	REQUEST_PERF_MAP,
+	REQUEST_OPEN_JIT,
+	REQUEST_KALLSYMS,
+	REQUEST_COPY_KALLSYMS,
+	REQUEST_KEEP_KALLSYMS,
+	REQUEST_STORED_KALLSYMS,
+};
+
+/* All that a request can hold; which fields a call uses is the same as its function's parameters. */
+struct request {
+	enum request_what what;
+	uint64_t opener; /* number of the opener in its process */
+	struct opener_options options;
+	struct opener_file file;
+	struct opener_user user; /* file.user */
+	struct uw_build_id id;
+	const char *link, *name, *directory;
+	uint64_t next;
+	uint32_t pid, ns_pid;
+	bool flag;
+	int fd; /* -1: none */
+};
+
+struct reply {
+	int err;
+	uint64_t number; /* next, view, opener, or whether it is so */
+	bool linked;
+	struct opener_user user;
+	int fd; /* -1: none */
+};
+
+/* Return the opener's number in its process, for opener_new; 0: the opener works in this process. */
+int request_new(const struct opener_options *options, uint64_t *number);
+/* Send a request and wait for its reply. Return reply->err, or the error of the connection. */
+int request_call(struct request *request, struct reply *reply);
+
+#endif

@@ -1,0 +1,179 @@
+/* agent/role/channel.c: a pool of socket pairs for requests and replies. */
+#include "agent/role/channel.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct channel {
+	int ask, answer; /* the two ends; -1: closed */
+	bool taken;	 /* a request is under way, or the channel is broken */
+};
+
+struct channels {
+	pthread_mutex_t lock;
+	pthread_cond_t free; /* a channel is not taken any more */
+	size_t n, n_broken;
+	struct channel channel[];
+};
+
+int channels_new(size_t n, struct channels **out)
+{
+	struct channels *c = calloc(1, sizeof(*c) + n * sizeof(c->channel[0]));
+	int err = c ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < n; i++) {
+		int ends[2];
+
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
+			err = -errno;
+			break;
+		}
+		c->channel[c->n++] = (struct channel){ .ask = ends[0], .answer = ends[1] };
+	}
+	if (err) {
+		channels_free(c);
+		return err;
+	}
+	(void)pthread_mutex_init(&c->lock, NULL);
+	(void)pthread_cond_init(&c->free, NULL);
+	*out = c;
+	return 0;
+}
+
+static void close_end(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(*fd);
+	*fd = -1;
+}
+
+void channels_free(struct channels *c)
+{
+	for (size_t i = 0; c && i < c->n; i++) {
+		close_end(&c->channel[i].ask);
+		close_end(&c->channel[i].answer);
+	}
+	free(c);
+}
+
+void channels_ask(struct channels *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		close_end(&c->channel[i].answer);
+}
+
+/* ---- answering --------------------------------------------------------------------- */
+
+struct answering {
+	int fd;
+	channel_handle_fn handle;
+	void *ctx;
+};
+
+/* Answer the requests of one channel until its other end is closed. */
+static void *answer(void *ctx)
+{
+	const struct answering *a = ctx;
+	struct message *request = malloc(sizeof(*request)), *reply = malloc(sizeof(*reply));
+
+	while (request && reply && !message_receive(a->fd, request)) {
+		int err;
+
+		message_init(reply);
+		a->handle(a->ctx, request, reply);
+		message_fini(request);
+		err = message_send(a->fd, reply);
+		message_fini(reply); /* the other process has its own descriptors */
+		if (err)
+			break;
+	}
+	free(request);
+	free(reply);
+	/* The process that waits for a reply sees that none will come. */
+	(void)shutdown(a->fd, SHUT_RDWR);
+	return NULL;
+}
+
+void channels_answer(struct channels *c, channel_handle_fn handle, void *ctx)
+{
+	struct answering *all = calloc(c->n, sizeof(*all));
+	pthread_t *threads = calloc(c->n, sizeof(*threads));
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		close_end(&c->channel[i].ask);
+	if (all && c->n == 1) {
+		all[0] = (struct answering){ c->channel[0].answer, handle, ctx };
+		(void)answer(&all[0]);
+		free(threads);
+		free(all);
+		return;
+	}
+	for (; all && threads && n < c->n; n++) {
+		all[n] = (struct answering){ c->channel[n].answer, handle, ctx };
+		if (pthread_create(&threads[n], NULL, answer, &all[n]))
+			break;
+	}
+	/* Fewer threads mean fewer channels: calls on the others fail at once. */
+	for (size_t i = n; i < c->n; i++)
+		close_end(&c->channel[i].answer);
+	for (size_t i = 0; i < n; i++)
+		(void)pthread_join(threads[i], NULL);
+	free(threads);
+	free(all);
+}
+
+/* ---- asking ------------------------------------------------------------------------ */
+
+/* Take a free channel; wait until there is one. Return NULL if all are broken. */
+static struct channel *take(struct channels *c)
+{
+	struct channel *found = NULL;
+
+	(void)pthread_mutex_lock(&c->lock);
+	while (!found && c->n_broken < c->n) {
+		for (size_t i = 0; !found && i < c->n; i++)
+			if (!c->channel[i].taken)
+				found = &c->channel[i];
+		if (!found)
+			(void)pthread_cond_wait(&c->free, &c->lock);
+	}
+	if (found)
+		found->taken = true;
+	(void)pthread_mutex_unlock(&c->lock);
+	return found;
+}
+
+/* Put a channel back. One that failed is not used any more: a late reply could arrive on it. */
+static void put(struct channels *c, struct channel *channel, bool broken)
+{
+	(void)pthread_mutex_lock(&c->lock);
+	channel->taken = broken;
+	c->n_broken += broken;
+	if (broken)
+		(void)pthread_cond_broadcast(&c->free);
+	else
+		(void)pthread_cond_signal(&c->free);
+	(void)pthread_mutex_unlock(&c->lock);
+}
+
+int channels_call(struct channels *c, const struct message *request, struct message *reply)
+{
+	struct channel *channel;
+	int err = request->err;
+
+	if (err)
+		return err;
+	channel = take(c);
+	if (!channel)
+		return -EPIPE;
+	err = message_send(channel->ask, request);
+	if (!err)
+		err = message_receive(channel->ask, reply);
+	put(c, channel, err != 0);
+	return err == -ECONNRESET ? -EPIPE : err;
+}

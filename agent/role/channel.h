@@ -1,0 +1,39 @@
+/*
+ * agent/role/channel.h: requests from one process to another, each with one reply.
+ *
+ * A channel is a pair of connected sockets, made before the fork. Several threads may ask at once: each
+ * takes a free channel, and waits for one if all are taken. At the other end each channel has a thread,
+ * so a request that never ends, for a file that does not answer, occupies one channel. With one channel
+ * there is no other thread than that which answers.
+ */
+#ifndef AGENT_ROLE_CHANNEL_H
+#define AGENT_ROLE_CHANNEL_H
+
+#include "agent/role/message.h"
+
+#include <stddef.h>
+
+struct channels;
+
+/* Make n channels. -EMFILE, -ENOMEM, … */
+int channels_new(size_t n, struct channels **out);
+/* Close the ends that this process has. NULL is fine. */
+void channels_free(struct channels *channels);
+
+/* In the process that asks: close the ends of the process that answers. */
+void channels_ask(struct channels *channels);
+/*
+ * In the process that answers: close the other ends and answer requests until the asking process is
+ * gone. handle is called by several threads at once, and fills reply, which is empty. The files in
+ * reply are closed after it was sent; those in request, unless handle took them.
+ */
+typedef void (*channel_handle_fn)(void *ctx, struct message *request, struct message *reply);
+void channels_answer(struct channels *channels, channel_handle_fn handle, void *ctx);
+
+/*
+ * Send a request and wait for its reply. request and reply may be the same message. The caller calls
+ * message_fini(reply) after a success. -EPIPE: the other process is gone.
+ */
+int channels_call(struct channels *channels, const struct message *request, struct message *reply);
+
+#endif

@@ -1,0 +1,312 @@
+/*
+ * agent/role/sandbox.c: another root directory, a user of its own, no capabilities, Landlock and a
+ * filter of system calls.
+ */
+#include "agent/role/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/landlock.h>
+#include <linux/sched.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * The sanitizers open files when they report, and the leak sanitizer traces the process from a
+ * process of its own.
+ */
+bool sandbox_is_possible(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+	return false;
+#else
+	return true;
+#endif
+#else
+	return true;
+#endif
+}
+
+/* ---- file system and identity ------------------------------------------------------- */
+
+/*
+ * Make a directory the root of this process that shows nothing but facts about its own open files, and
+ * in which nothing can be created, not even by root. Needs CAP_SYS_CHROOT; without it, or without
+ * /proc, the other layers remain. (An empty directory would have to be made on a disk first, which
+ * takes longer than all the rest.)
+ */
+static void leave_file_system(void)
+{
+	int err;
+
+	if (geteuid())
+		return;
+	err = chdir("/proc/self/fdinfo");
+	if (!err)
+		err = chroot(".");
+	(void)err;
+}
+
+/*
+ * A user that nobody else is, so that no other process of offwind or of anybody can be reached by its
+ * user id. systemd's UIDS-GIDS lists 0x70000000 to 0x7fffffff as unused by everybody.
+ */
+#define OWN_USER  0x70000000u
+#define OWN_USERS 0x0fffffffu
+#define NOBODY	  65534u
+
+static bool become(uid_t user)
+{
+	return !setresgid(user, user, user) && !setresuid(user, user, user);
+}
+
+/* Become another user, if this process is root. In a user namespace the high numbers may not exist. */
+static int leave_user(void)
+{
+	uid_t own = OWN_USER + ((uid_t)getpid() & OWN_USERS);
+
+	if (geteuid())
+		return 0;
+	if (setgroups(0, NULL))
+		return -errno;
+	return become(own) || become(NOBODY) ? 0 : -errno;
+}
+
+/* No program that would be executed could get a capability. Before leave_user: it takes CAP_SETPCAP. */
+static void empty_bounding_set(void)
+{
+	for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
+		(void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+}
+
+/* Drop every capability. */
+static int drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	return syscall(SYS_capset, &header, none) ? -errno : 0;
+}
+
+/*
+ * Forbid everything that Landlock knows, with a ruleset that allows nothing. A kernel that does not
+ * know a right refuses the whole ruleset, so ask only for those of its version.
+ */
+static void enter_landlock(void)
+{
+	struct landlock_ruleset_attr all = { .handled_access_fs =
+						     (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 };
+	long version =
+		syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	int fd;
+
+	if (version < 1)
+		return;
+	if (version >= 2)
+		all.handled_access_fs |= UINT64_C(1) << 13; /* LANDLOCK_ACCESS_FS_REFER */
+	fd = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
+	if (fd < 0)
+		return;
+	(void)syscall(SYS_landlock_restrict_self, fd, 0);
+	(void)close(fd);
+}
+
+/* ---- system calls --------------------------------------------------------------------- */
+
+/*
+ * What the worker needs: memory, threads, time, and its open files. Everything else gives EPERM: no
+ * path is looked up, nothing is executed, no process and no socket is made.
+ */
+static const int allowed[] = {
+	/* open files */
+	SCMP_SYS(read),
+	SCMP_SYS(write),
+	SCMP_SYS(readv),
+	SCMP_SYS(writev),
+	SCMP_SYS(pread64),
+	SCMP_SYS(pwrite64),
+	SCMP_SYS(preadv),
+	SCMP_SYS(pwritev),
+	SCMP_SYS(lseek),
+	SCMP_SYS(close),
+	SCMP_SYS(fstat),
+	SCMP_SYS(fstatfs),
+	SCMP_SYS(ftruncate),
+	SCMP_SYS(fallocate),
+	SCMP_SYS(fsync),
+	SCMP_SYS(fdatasync),
+	SCMP_SYS(fadvise64),
+	SCMP_SYS(dup),
+	SCMP_SYS(dup2),
+	SCMP_SYS(dup3),
+	SCMP_SYS(pipe2),
+	SCMP_SYS(tee),
+	SCMP_SYS(getdents64),
+	SCMP_SYS(poll),
+	SCMP_SYS(ppoll),
+	SCMP_SYS(memfd_create),
+	SCMP_SYS(copy_file_range),
+	SCMP_SYS(flock),
+	SCMP_SYS(sendmsg),
+	SCMP_SYS(recvmsg),
+	SCMP_SYS(shutdown),
+	/* memory; see also allow_memory */
+	SCMP_SYS(munmap),
+	SCMP_SYS(mremap),
+	SCMP_SYS(madvise),
+	SCMP_SYS(brk),
+	SCMP_SYS(mincore),
+	SCMP_SYS(msync),
+	/* threads; see also allow_threads */
+	SCMP_SYS(futex),
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(rseq),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+	SCMP_SYS(gettid),
+	SCMP_SYS(getpid),
+	SCMP_SYS(sched_yield),
+	SCMP_SYS(sched_getaffinity),
+	SCMP_SYS(getcpu),
+	SCMP_SYS(membarrier),
+	SCMP_SYS(getpriority),
+	SCMP_SYS(restart_syscall),
+	/* signals to itself */
+	SCMP_SYS(rt_sigaction),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(sigaltstack),
+	/* time and facts */
+	SCMP_SYS(nanosleep),
+	SCMP_SYS(clock_nanosleep),
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(clock_getres),
+	SCMP_SYS(gettimeofday),
+	SCMP_SYS(times),
+	SCMP_SYS(getrandom),
+	SCMP_SYS(getrusage),
+	SCMP_SYS(sysinfo),
+	SCMP_SYS(uname),
+	SCMP_SYS(getuid),
+	SCMP_SYS(geteuid),
+	SCMP_SYS(getgid),
+	SCMP_SYS(getegid),
+	SCMP_SYS(getppid),
+};
+
+/* Allow a call if the masked argument has this value. */
+static int allow_if(scmp_filter_ctx filter, int call, unsigned int argument, uint64_t mask,
+		    uint64_t value)
+{
+	struct scmp_arg_cmp only = SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, mask, value);
+
+	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1, only);
+}
+
+/* Memory may be mapped and protected, but never be executable: there is no new code. */
+static int allow_memory(scmp_filter_ctx filter)
+{
+	int err = allow_if(filter, SCMP_SYS(mmap), 2, PROT_EXEC, 0);
+
+	return err ? err : allow_if(filter, SCMP_SYS(mprotect), 2, PROT_EXEC, 0);
+}
+
+/*
+ * Threads may be made, processes not. The flags of clone3 are in memory, where a filter cannot see
+ * them; libc uses clone if clone3 does not exist. Signals go to this process only.
+ */
+static int allow_threads(scmp_filter_ctx filter)
+{
+	int err = allow_if(filter, SCMP_SYS(clone), 0, CLONE_THREAD, CLONE_THREAD);
+
+	if (!err)
+		err = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+	if (!err)
+		err = allow_if(filter, SCMP_SYS(tgkill), 0, UINT32_MAX, (uint64_t)getpid());
+	if (!err)
+		err = allow_if(filter, SCMP_SYS(prctl), 0, UINT32_MAX, PR_SET_NAME);
+	/* prlimit64 of this process (0) only. */
+	return err ? err : allow_if(filter, SCMP_SYS(prlimit64), 0, UINT32_MAX, 0);
+}
+
+/* Files: facts of an open file, locks of the store, the size of a terminal. */
+static int allow_files(scmp_filter_ctx filter)
+{
+	static const uint64_t controls[] = { TCGETS, TIOCGWINSZ, FIONREAD, FIOCLEX };
+	static const uint64_t commands[] = { F_GETFD,	   F_SETFD,	 F_GETFL,
+					     F_SETFL,	   F_DUPFD,	 F_GETLK,
+					     F_SETLK,	   F_SETLKW,	 F_OFD_GETLK,
+					     F_OFD_SETLK,  F_OFD_SETLKW, F_DUPFD_CLOEXEC,
+					     F_GETPIPE_SZ, F_ADD_SEALS,	 F_SETPIPE_SZ };
+	int err = 0;
+
+	/* libc's fstat. A path may be given with this flag too, but the root directory has none. */
+	err = allow_if(filter, SCMP_SYS(newfstatat), 3, AT_EMPTY_PATH, AT_EMPTY_PATH);
+	if (!err)
+		err = allow_if(filter, SCMP_SYS(statx), 2, AT_EMPTY_PATH, AT_EMPTY_PATH);
+	for (size_t i = 0; !err && i < sizeof(controls) / sizeof(controls[0]); i++)
+		err = allow_if(filter, SCMP_SYS(ioctl), 1, UINT32_MAX, controls[i]);
+	for (size_t i = 0; !err && i < sizeof(commands) / sizeof(commands[0]); i++)
+		err = allow_if(filter, SCMP_SYS(fcntl), 1, UINT32_MAX, commands[i]);
+	return err;
+}
+
+/* Install the filter. It needs no_new_privs, which seccomp_load sets. */
+static int filter_calls(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int err = filter ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < sizeof(allowed) / sizeof(allowed[0]); i++)
+		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
+	if (!err)
+		err = allow_memory(filter);
+	if (!err)
+		err = allow_threads(filter);
+	if (!err)
+		err = allow_files(filter);
+	if (!err)
+		err = seccomp_load(filter);
+	if (filter)
+		seccomp_release(filter);
+	return err;
+}
+
+int sandbox_enter(void)
+{
+	const struct rlimit none = { 0, 0 };
+	int err;
+
+	/* libc reads the time zone's file at the first use. */
+	tzset();
+	leave_file_system();
+	empty_bounding_set();
+	err = leave_user();
+	if (!err)
+		err = drop_capabilities();
+	if (!err && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		err = -errno;
+	if (err)
+		return err;
+	/* A change of the user clears this: end together with the supervisor. */
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	(void)setrlimit(RLIMIT_CORE, &none);
+	enter_landlock();
+	return filter_calls();
+}

@@ -1,0 +1,300 @@
+/*
+ * tests/unit/test_role.c: tests the messages between offwind's processes, and the opener's process: what it
+ * gives out, and that nothing in a request can harm it.
+ */
+#include "agent/opener/request.h"
+#include "agent/role/channel.h"
+#include "agent/role/message.h"
+#include "agent/role/reading.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+static struct message one, two; /* too large for the stack */
+
+static void test_fields_come_back_in_order(void)
+{
+	int ends[2];
+
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), "socketpair");
+	message_init(&one);
+	message_number(&one, UINT64_MAX);
+	message_text(&one, "text");
+	message_text(&one, NULL);
+	message_text(&one, "");
+	message_bytes(&one, "abc", 3);
+	message_fd(&one, ends[0]);
+	CHECK(!message_send(ends[0], &one) && !message_receive(ends[1], &two), "sent and received");
+	CHECK(message_take_number(&two) == UINT64_MAX, "a number");
+	CHECK(!strcmp(message_take_text(&two), "text"), "a text");
+	CHECK(!message_take_text(&two) && !two.err, "NULL");
+	CHECK(!strcmp(message_take_text(&two), ""), "an empty text");
+	{
+		char bytes[3];
+		struct stat was, is;
+		int fd = message_take_fd(&two);
+
+		message_take_bytes(&two, bytes, 3);
+		CHECK(!memcmp(bytes, "abc", 3) && !two.err, "bytes");
+		CHECK(fd >= 0 && !fstat(ends[0], &was) && !fstat(fd, &is) &&
+			      was.st_ino == is.st_ino,
+		      "an open file");
+		CHECK(message_take_fd(&two) == -1, "no more files");
+		(void)close(fd);
+	}
+	message_take_number(&two);
+	CHECK(two.err == -EBADMSG, "reading beyond the end is an error");
+	message_fini(&two);
+	(void)close(ends[0]);
+	CHECK(message_receive(ends[1], &two) == -EPIPE, "the other end is closed");
+	(void)close(ends[1]);
+}
+
+/* A text must end with its only zero byte, and lie inside the message. */
+static void test_texts_are_checked(void)
+{
+	message_init(&one);
+	message_number(&one, 3);
+	message_bytes(&one, "abc", 3);
+	CHECK(!message_take_text(&one) && one.err == -EBADMSG, "a text without its end");
+	message_init(&one);
+	message_number(&one, UINT64_MAX - 1);
+	message_bytes(&one, "abc", 4);
+	CHECK(!message_take_text(&one) && one.err == -EBADMSG, "a text beyond the message");
+	message_init(&one);
+	message_number(&one, 0);
+	CHECK(!message_take_text(&one) && one.err == -EBADMSG, "a text of no bytes");
+}
+
+static void test_too_much_is_refused(void)
+{
+	static char large[MESSAGE_MAX + 1];
+
+	message_init(&one);
+	message_bytes(&one, large, sizeof(large));
+	CHECK(one.err == -E2BIG && !one.size, "too many bytes");
+	CHECK(message_send(-1, &one) == -E2BIG, "not sent");
+	message_init(&one);
+	for (int i = 0; i <= MESSAGE_FDS; i++)
+		message_fd(&one, 0);
+	CHECK(one.err == -E2BIG && one.n_fds == MESSAGE_FDS, "too many files");
+}
+
+/* ---- channels ----------------------------------------------------------------------- */
+
+/* Give back the number, doubled; end the process at 0. */
+static void twice(void *ctx, struct message *request, struct message *reply)
+{
+	uint64_t number = message_take_number(request);
+
+	(void)ctx;
+	if (!number)
+		_exit(0);
+	message_number(reply, number * 2);
+}
+
+static void *ask(void *ctx)
+{
+	struct channels *channels = ctx;
+	struct message *m = malloc(sizeof(*m));
+	uintptr_t wrong = 0;
+
+	for (uint64_t i = 1; m && i <= 200; i++) {
+		message_init(m);
+		message_number(m, i);
+		wrong += channels_call(channels, m, m) || message_take_number(m) != i * 2;
+		message_fini(m);
+	}
+	free(m);
+	return (void *)(wrong + !m);
+}
+
+/* More threads than channels; then the answering process ends. */
+static void test_threads_share_channels(void)
+{
+	struct channels *channels;
+	pthread_t threads[8];
+	void *wrong;
+	pid_t pid;
+
+	CHECK(!channels_new(3, &channels), "channels_new");
+	pid = fork();
+	if (!pid) {
+		channels_answer(channels, twice, NULL);
+		_exit(0);
+	}
+	channels_ask(channels);
+	for (int i = 0; i < 8; i++)
+		CHECK(!pthread_create(&threads[i], NULL, ask, channels), "pthread_create");
+	for (int i = 0; i < 8; i++) {
+		CHECK(!pthread_join(threads[i], &wrong), "pthread_join");
+		CHECK(!wrong, "every reply belongs to its request");
+	}
+	for (int i = 0; i < 4; i++) {
+		message_init(&one);
+		message_number(&one, 0);
+		CHECK(channels_call(channels, &one, &one) == -EPIPE, "nobody answers any more");
+	}
+	CHECK(waitpid(pid, NULL, 0) == pid, "waitpid");
+	channels_free(channels);
+}
+
+/* ---- the opener's process -------------------------------------------------------------- */
+
+static char dir[] = "/tmp/role.XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+	static char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return path;
+}
+
+static void put(const char *name, const char *text)
+{
+	FILE *f = fopen(in_dir(name), "w");
+
+	CHECK(f && fputs(text, f) >= 0 && !fclose(f), "fixture");
+}
+
+static int open_first(struct opener *opener, const char *path, int *fd)
+{
+	struct opener_file file = { .path = path };
+	unsigned int next = 0;
+
+	return opener_open(opener, &file, &next, fd);
+}
+
+static void test_only_code_is_given_out(void)
+{
+	struct opener_options options = { .until_ns = 0 };
+	struct opener *opener;
+	char dump[256];
+	int fd;
+
+	put("elf", "\177ELF and more");
+	put("secret", "root:secret");
+	put("jit", "DTiJ and more");
+	CHECK(!opener_new(&options, &opener), "opener_new");
+	CHECK(!open_first(opener, in_dir("elf"), &fd) && !close(fd), "an ELF file");
+	CHECK(open_first(opener, in_dir("secret"), &fd) == -ENOTSUP, "any other file");
+	CHECK(open_first(opener, in_dir("none"), &fd) == -ENOENT, "no file");
+	CHECK(open_first(opener, "", &fd) == -ENOENT, "no name");
+	(void)snprintf(dump, sizeof(dump), "%s", in_dir("jit"));
+	CHECK(!opener_open_jit(opener, 0, NULL, dump, &fd) && !close(fd), "a jitdump file");
+	(void)snprintf(dump, sizeof(dump), "%s", in_dir("secret"));
+	CHECK(opener_open_jit(opener, 0, NULL, dump, &fd) < 0, "what is called a jitdump file");
+	opener_free(opener);
+}
+
+/* What a worker that was taken over could send. */
+static void test_bad_requests_are_refused(struct channels *channels)
+{
+	struct request request = { .what = REQUEST_OPEN, .fd = -1 };
+	struct reply reply;
+
+	request.opener = 4711;
+	CHECK(request_call(&request, &reply) == -EINVAL, "an opener that does not exist");
+	request.opener = 1;
+	request.what = 12345;
+	CHECK(request_call(&request, &reply) == -EINVAL, "a request that does not exist");
+	request.what = REQUEST_OPEN_NAMED;
+	CHECK(request_call(&request, &reply) == -EINVAL, "without a name and a file");
+	request.what = REQUEST_OPEN;
+	request.file.build_id.size = 255;
+	CHECK(request_call(&request, &reply) == -EBADMSG, "a build-id that is too long");
+	request.file.build_id.size = 0;
+	request.user.n_groups = 1u << 31;
+	CHECK(request_call(&request, &reply) == -EBADMSG, "too many groups");
+	for (size_t size = 1; size < 400; size += 7) {
+		static const uint8_t ones[400] = { [0 ... 399] = 0xff };
+
+		message_init(&one);
+		message_bytes(&one, ones, size);
+		CHECK(!channels_call(channels, &one, &two), "still answering");
+		CHECK((int64_t)message_take_number(&two) == -EBADMSG, "not a request");
+		message_fini(&two);
+	}
+}
+
+static void test_opener_in_its_own_process(void)
+{
+	struct channels *channels;
+	pid_t pid;
+
+	CHECK(!channels_new(2, &channels), "channels_new");
+	pid = fork();
+	if (!pid) {
+		request_serve(channels);
+		_exit(0);
+	}
+	channels_ask(channels);
+	request_use(channels);
+	test_only_code_is_given_out();
+	test_bad_requests_are_refused(channels);
+	test_only_code_is_given_out();
+	request_use(NULL);
+	channels_free(channels);
+	CHECK(waitpid(pid, NULL, 0) == pid, "it ends when nobody asks any more");
+}
+
+/* ---- notes ------------------------------------------------------------------------------ */
+
+static void test_what_a_worker_died_over_is_refused(void)
+{
+	static struct reading_notes notes;
+	int fd, number;
+
+	put("file", "1");
+	fd = open(in_dir("file"), O_RDWR | O_CLOEXEC);
+	CHECK(reading_note(fd, 0, "file") == -1 && !reading_is_refused(fd) && reading_sample(1),
+	      "without a supervisor nothing is noted");
+	reading_use(&notes);
+	number = reading_note(fd, 0, "file");
+	CHECK(number >= 0 && notes.now[number].taken &&
+		      !strcmp(notes.now[number].file.path, "file"),
+	      "noted");
+	notes.refused[0] = notes.now[number].file;
+	notes.n_refused = 1;
+	reading_noted(number);
+	CHECK(!notes.now[number].taken, "not any more");
+	CHECK(reading_is_refused(fd), "refused");
+	CHECK(write(fd, "12", 2) == 2 && !reading_is_refused(fd), "a changed file is another one");
+	CHECK(reading_sample(7) && notes.sample == 7, "a sample is noted");
+	notes.refused_samples[0] = 7;
+	notes.n_refused_samples = 1;
+	CHECK(!reading_sample(7) && reading_sample(8), "the refused sample only");
+	for (int i = 0; i < READING_MAX; i++)
+		CHECK(reading_note(fd, 0, "file") == i, "room");
+	CHECK(reading_note(fd, 0, "file") == -1, "no more room");
+	reading_use(NULL);
+	(void)close(fd);
+}
+
+int main(void)
+{
+	CHECK(mkdtemp(dir), "mkdtemp");
+	test_fields_come_back_in_order();
+	test_texts_are_checked();
+	test_too_much_is_refused();
+	test_threads_share_channels();
+	test_opener_in_its_own_process();
+	test_what_a_worker_died_over_is_refused();
+	(void)unlink(in_dir("elf"));
+	(void)unlink(in_dir("secret"));
+	(void)unlink(in_dir("jit"));
+	(void)unlink(in_dir("file"));
+	(void)rmdir(dir);
+	return check_done();
+}
