@@ -136,6 +136,7 @@ enum event_lost_reason {
 	/* The end of a thread's wait was lost, so that its duration is not known. */
 	EVENT_LOST_WAIT_END,
 	EVENT_LOST_NOT_WRITTEN, /* the capture file could not be written */
+	EVENT_LOST_CRASHED,	/* walking it ended the worker */
 	EVENT_LOST_N
 };
 

@@ -168,6 +168,14 @@ struct sym_debug_files {
 };
 
 /*
+ * From now on, get the unnamed files for unpacked sections from make, in a process that cannot open
+ * files. It returns 0 and a descriptor, or a negative code: the section is then unpacked to memory.
+ * For the whole process, so it is the only such setting; call it before other threads exist.
+ */
+typedef int (*sym_scratch_fn)(int *fd);
+void sym_scratch_by(sym_scratch_fn make);
+
+/*
  * Open the debug information of a file. -ENOENT: it has no DWARF. fd is duplicated; lines and the
  * ctx of files are borrowed. Opening reads where the units are. The memory used later stays below
  * 100 MiB.

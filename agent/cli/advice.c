@@ -7,6 +7,8 @@
 #include "agent/clock.h"
 #include "agent/ending.h"
 #include "agent/log.h"
+#include "agent/role/files.h"
+#include "agent/role/message.h"
 #include "agent/textbuf.h"
 
 #include <ctype.h>
@@ -304,7 +306,8 @@ void advice_text(const struct unnamed *u, const struct advice_places *places, ch
 			    places->fetches ? "" : ", or ");
 }
 
-void advice_say(const struct unnamed *u)
+/* Find the sentence for this system and print it. */
+static void say(const struct unnamed *u)
 {
 	const char *urls = getenv("DEBUGINFOD_URLS");
 	struct advice_places places = { .packages = "/var/lib/dpkg/info",
@@ -312,12 +315,68 @@ void advice_say(const struct unnamed *u)
 					.limit_ns = ending_left() };
 	char text[1024];
 
-	if (log_is_quiet())
-		return;
 	if (places.limit_ns > LISTS_NS)
 		places.limit_ns = LISTS_NS;
 
 	advice_text(u, &places, text, sizeof(text));
 	if (*text)
 		log_info("%s", text);
+}
+
+/* ---- from a worker to its supervisor -------------------------------------------------- */
+
+/* Write the files with the largest shares; the sentence names no others (files_put_fn). */
+static void put(void *ctx, struct message *m)
+{
+	const struct unnamed *u = ctx;
+	struct search s = { .n = 0 };
+
+	(void)take_largest(&s, u);
+	message_text(m, u->what);
+	message_number(m, u->whole);
+	message_number(m, u->value);
+	message_number(m, u->unsure);
+	message_number(m, s.n);
+	for (size_t i = 0; i < s.n; i++) {
+		message_text(m, s.files[i]->path);
+		message_number(m, s.files[i]->own);
+		message_number(m, s.files[i]->inode);
+		message_number(m, s.files[i]->value);
+	}
+}
+
+void advice_serve(struct message *m)
+{
+	struct unnamed_file files[FILES] = { { 0 } };
+	struct unnamed u = { .files = files };
+	const char *what = message_take_text(m);
+	size_t n;
+
+	(void)snprintf(u.what, sizeof(u.what), "%s", what ? what : "");
+	u.whole = message_take_number(m);
+	u.value = message_take_number(m);
+	u.unsure = message_take_number(m);
+	n = message_take_number(m);
+	for (; !m->err && u.n_files < n && u.n_files < FILES; u.n_files++) {
+		struct unnamed_file *f = &files[u.n_files];
+
+		f->path = (char *)(uintptr_t)message_take_text(m);
+		f->own = message_take_number(m);
+		f->inode = message_take_number(m);
+		f->value = message_take_number(m);
+		if (!f->path)
+			return;
+	}
+	if (!m->err)
+		say(&u);
+}
+
+void advice_say(const struct unnamed *u)
+{
+	if (log_is_quiet())
+		return;
+	if (files_are_asked_for())
+		files_tell(FILES_ADVISE, put, (void *)(uintptr_t)u);
+	else
+		say(u);
 }

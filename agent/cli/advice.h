@@ -22,7 +22,13 @@ struct advice_places {
 void advice_text(const struct unnamed *unnamed, const struct advice_places *places, char *out,
 		 size_t size);
 
-/* Print the sentence for this system, unless --quiet was given. */
+/*
+ * Print the sentence for this system, unless --quiet was given. A worker cannot read the lists, and
+ * has its supervisor print the sentence.
+ */
 void advice_say(const struct unnamed *unnamed);
+/* In the supervisor: print the sentence for what a worker sent (FILES_ADVISE). */
+struct message;
+void advice_serve(struct message *m);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "agent/array.h"
 #include "agent/log.h"
+#include "agent/role/files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -58,15 +59,24 @@ static ssize_t peek(int fd, char *head, size_t size)
 	return (ssize_t)n;
 }
 
-/*
- * Return true if path, relative to the directory dir, is a snapshot: a directory with a maps.txt.
- */
-static bool is_snapshot(int dir, const char *path)
+/* Return true if an open directory is a snapshot: it has a maps.txt. */
+static bool is_snapshot(int dir)
 {
-	char maps[PATH_MAX];
+	int maps;
 
-	return (size_t)snprintf(maps, sizeof(maps), "%s/maps.txt", path) < sizeof(maps) &&
-	       !faccessat(dir, maps, F_OK, 0);
+	if (files_open_in(dir, "maps.txt", true, &maps))
+		return false;
+	(void)close(maps);
+	return true;
+}
+
+/* Open an input; "-": standard input. Return 0 or a negative code. */
+static int open_path(const char *path, int *fd)
+{
+	if (strcmp(path, "-") != 0)
+		return files_open(path, fd);
+	*fd = dup(STDIN_FILENO);
+	return *fd < 0 ? -errno : 0;
 }
 
 /*
@@ -98,14 +108,14 @@ int input_open(const char *path, struct source **out)
 {
 	bool standard = !strcmp(path, "-");
 	const char *name = standard ? "standard input" : path;
-	int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
 	char head[SOURCE_HEAD], error[512] = "";
 	struct stat st;
+	int fd = -1, err = open_path(path, &fd);
 	ssize_t n;
-	int err;
 
-	if (fd < 0 || fstat(fd, &st)) {
+	if (!err && fstat(fd, &st))
 		err = -errno;
+	if (err) {
 		log_error("%s: %s", name, strerror(-err));
 		goto out;
 	}
@@ -155,12 +165,12 @@ out:
 
 bool input_is_recording(const char *path)
 {
-	bool standard = !strcmp(path, "-"), recording = false;
-	int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+	bool recording = false;
 	char head[SOURCE_HEAD];
 	struct stat st;
+	int fd = -1;
 
-	if (fd >= 0 && !fstat(fd, &st)) {
+	if (!open_path(path, &fd) && !fstat(fd, &st)) {
 		/*
 		 * Other kinds of files, such as terminals, cannot be examined without consuming
 		 * their input.
@@ -170,7 +180,7 @@ bool input_is_recording(const char *path)
 				    : 0;
 
 		recording = S_ISDIR(st.st_mode)
-				    ? is_snapshot(AT_FDCWD, path)
+				    ? is_snapshot(fd)
 				    : n > 0 && source_detect(head, (size_t)n) != SOURCE_UNKNOWN;
 	}
 	if (fd >= 0)
@@ -200,35 +210,56 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sort the snapshots of each directory on their own: the order of the arguments stays. */
-int input_list_add(struct input_list *list, const char *path)
+/* Append the snapshots in an open directory, which this closes. */
+static int append_snapshots(struct input_list *list, const char *path, int fd)
 {
-	size_t before = list->n;
+	DIR *dir = fdopendir(fd);
 	struct dirent *entry;
-	struct stat st;
-	DIR *dir;
 	int err = 0;
 
-	/* If something is wrong with path, input_open reports it. */
-	if (!strcmp(path, "-") || stat(path, &st) || !S_ISDIR(st.st_mode) ||
-	    is_snapshot(AT_FDCWD, path))
-		return append(list, strdup(path));
-	dir = opendir(path);
 	if (!dir) {
 		err = -errno;
 		log_error("%s: %s", path, strerror(-err));
+		(void)close(fd);
 		return err;
 	}
 	while (!err && (entry = readdir(dir))) {
 		char *whole;
+		int one;
 
-		if (entry->d_name[0] == '.' || !is_snapshot(dirfd(dir), entry->d_name))
+		if (entry->d_name[0] == '.' || files_open_in(dirfd(dir), entry->d_name, true, &one))
 			continue;
-		if (asprintf(&whole, "%s/%s", path, entry->d_name) < 0)
-			whole = NULL;
-		err = append(list, whole);
+		if (is_snapshot(one)) {
+			if (asprintf(&whole, "%s/%s", path, entry->d_name) < 0)
+				whole = NULL;
+			err = append(list, whole);
+		}
+		(void)close(one);
 	}
 	(void)closedir(dir);
+	return err;
+}
+
+/* Sort the snapshots of each directory on their own: the order of the arguments stays. */
+int input_list_add(struct input_list *list, const char *path)
+{
+	size_t before = list->n;
+	struct files_facts facts;
+	int fd, err;
+
+	/* If something is wrong with path, input_open reports it. */
+	if (!strcmp(path, "-") || files_stat(path, &facts) || !S_ISDIR(facts.mode))
+		return append(list, strdup(path));
+	err = files_open(path, &fd);
+	if (err) {
+		log_error("%s: %s", path, strerror(-err));
+		return err;
+	}
+	if (is_snapshot(fd)) {
+		(void)close(fd);
+		return append(list, strdup(path));
+	}
+	err = append_snapshots(list, path, fd);
 	if (!err && list->n == before) {
 		log_error("%s: is a directory without maps.txt, and none of its subdirectories has "
 			  "one",

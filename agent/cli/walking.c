@@ -3,12 +3,12 @@
 
 #include "agent/cli/input.h"
 #include "agent/log.h"
+#include "agent/role/files.h"
 #include "agent/store/store.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 int walking_max_frames(void *to, const char *option, char *text)
 {
@@ -49,13 +49,15 @@ void walking_open_store(struct walking *walking)
 {
 	if (!walking->no_cache)
 		(void)store_open(walking->db, &walking->pipeline.store);
+	if (files_are_asked_for())
+		store_open_files(walking->pipeline.store);
 }
 
 int walking_open(struct walking *walking, const char *path, struct source **out)
 {
 	struct pipeline_options *pipeline = &walking->pipeline;
 	char error[512] = "";
-	struct stat st;
+	struct files_facts facts;
 	int err;
 
 	pipeline->until_ns = 0;
@@ -75,7 +77,7 @@ int walking_open(struct walking *walking, const char *path, struct source **out)
 	 * A file that was changed after the recording ended is not what was recorded. The
 	 * recording's modification time is taken as its end.
 	 */
-	if (!pipeline->beside && strcmp(path, "-") != 0 && !stat(path, &st))
-		pipeline->until_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000;
+	if (!pipeline->beside && strcmp(path, "-") != 0 && !files_stat(path, &facts))
+		pipeline->until_ns = (uint64_t)facts.mtime_s * 1000000000;
 	return 0;
 }

@@ -4,6 +4,7 @@
  */
 #include "agent/cli/input.h"
 #include "agent/cli/option.h"
+#include "agent/cli/supervisor.h"
 #include "agent/cli/walking.h"
 #include "agent/cmd/cmd.h"
 #include "agent/export/export.h"
@@ -230,7 +231,15 @@ int cmd_explain(int argc, char **argv)
 	o.walking.pipeline.on_walked = on_walked;
 	o.walking.pipeline.explain = is_wanted;
 	o.walking.pipeline.ctx = &o.sample;
+	if (!o.walking.pid &&
+	    supervisor_start(&(struct supervision){ .inputs = argv + optind,
+						    .n_inputs = 1,
+						    .output = "-",
+						    .db = o.walking.db,
+						    .no_store = o.walking.no_cache }))
+		return CMD_FAILED;
 	walking_open_store(&o.walking);
+	supervisor_confine();
 	err = explain(&o.sample, &o.walking, o.walking.pid ? NULL : argv[optind]);
 	store_close(o.walking.pipeline.store);
 	return err ? CMD_FAILED : CMD_DONE;

@@ -3,6 +3,7 @@
  */
 #include "agent/cli/option.h"
 #include "agent/cli/selection.h"
+#include "agent/cli/supervisor.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
 
@@ -10,6 +11,7 @@
 #include "agent/export/profile/flame.h"
 #include "agent/export/profile/stacks.h"
 #include "agent/log.h"
+#include "agent/store/store.h"
 #include "agent/textbuf.h"
 
 #include <errno.h>
@@ -157,14 +159,14 @@ static void say_labels(const struct stacks *s, const struct options *o)
  * Load the profiles and those that they are compared with. Return 0, or a negative code after
  * reporting it.
  */
-static int load(struct stacks *s, struct options *o)
+static int load(struct stacks *s, struct options *o, struct store *store)
 {
 	int err = 0;
 
 	for (size_t i = 0; !err && i < o->n_paths; i++)
-		err = given_load(s, o->paths[i], false, &o->pick);
+		err = given_load(s, o->paths[i], false, &o->pick, store);
 	for (size_t i = 0; !err && i < o->n_bases; i++)
-		err = given_load(s, o->bases[i], true, &o->pick);
+		err = given_load(s, o->bases[i], true, &o->pick, store);
 	return err;
 }
 
@@ -220,7 +222,7 @@ static int write_page(const struct flame *flame, const struct options *o)
 }
 
 /* Make the page that the options describe. Return 0, or a negative code after reporting it. */
-static int flamegraph(struct options *o)
+static int flamegraph(struct options *o, struct store *store)
 {
 	struct stacks *stacks = NULL;
 	struct flame *flame = NULL;
@@ -232,7 +234,7 @@ static int flamegraph(struct options *o)
 		log_error("%s", strerror(-err));
 		return err;
 	}
-	err = load(stacks, o);
+	err = load(stacks, o, store);
 	if (!err)
 		err = choose(stacks, o, &type, &by);
 	if (!err) {
@@ -252,10 +254,25 @@ static int flamegraph(struct options *o)
 	return err;
 }
 
+/* Return all profiles that are read, those to compare with too. The caller frees the array. */
+static char **inputs_of(const struct options *o, size_t *n)
+{
+	char **inputs = calloc(o->n_paths + o->n_bases, sizeof(*inputs));
+
+	*n = 0;
+	for (size_t i = 0; inputs && i < o->n_paths; i++)
+		inputs[(*n)++] = o->paths[i];
+	for (size_t i = 0; inputs && i < o->n_bases; i++)
+		inputs[(*n)++] = (char *)(uintptr_t)o->bases[i];
+	return inputs;
+}
+
 int cmd_flamegraph(int argc, char **argv)
 {
 	struct options options = { .output = "offwind.html" };
-	char *last;
+	struct supervision given = { .n_inputs = 0 };
+	struct store *store = NULL;
+	char *last, **inputs;
 	int rc = option_read(&option_table, argc, argv, &options);
 
 	if (rc)
@@ -269,5 +286,14 @@ int cmd_flamegraph(int argc, char **argv)
 		options.paths = &last;
 		options.n_paths = 1;
 	}
-	return flamegraph(&options) ? CMD_FAILED : CMD_DONE;
+	rc = CMD_FAILED;
+	given.inputs = inputs = inputs_of(&options, &given.n_inputs);
+	given.output = options.output;
+	if (!inputs)
+		log_error("%s", strerror(ENOMEM));
+	else if (!given_begin(&given, &store))
+		rc = flamegraph(&options, store) ? CMD_FAILED : CMD_DONE;
+	store_close(store);
+	free(inputs);
+	return rc;
 }

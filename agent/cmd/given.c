@@ -2,6 +2,8 @@
 #include "agent/cmd/given.h"
 
 #include "agent/cli/input.h"
+#include "agent/cli/supervisor.h"
+#include "agent/cli/walking.h"
 #include "agent/cmd/unwind.h"
 #include "agent/log.h"
 
@@ -9,10 +11,29 @@
 #include <unistd.h>
 
 /* --time cannot be applied to a profile, because its samples are already counted together. */
-int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick)
+int given_begin(const struct supervision *given, struct store **store)
+{
+	bool recording = given->more && input_is_recording(given->more);
+	struct walking walking = { .no_cache = false };
+	int err;
+
+	for (size_t i = 0; !recording && i < given->n_inputs; i++)
+		recording = input_is_recording(given->inputs[i]);
+	err = supervisor_start(given);
+	if (err)
+		return err;
+	if (recording)
+		walking_open_store(&walking);
+	*store = walking.pipeline.store;
+	supervisor_confine();
+	return 0;
+}
+
+int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick,
+	       struct store *store)
 {
 	if (input_is_recording(path))
-		return unwind_into(path, pick, stacks, base);
+		return unwind_into(path, pick, stacks, base, store);
 	if (pick_any(pick)) {
 		log_error(
 			"%s: --time is for recordings (perf.data, .owc): a profile's samples have "

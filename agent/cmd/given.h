@@ -11,10 +11,20 @@
 /*
  * Add the profile at path, "-" for standard input, as stacks_load does. Unwind the input first if
  * it is a perf.data file, a capture file, a core file or a snapshot's directory. pick selects
- * samples and works for recordings only. Return 0, or a negative code after reporting what is
+ * samples and works for recordings only. store is from given_begin. Return 0, or a negative code after reporting what is
  * wrong.
  */
-int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick);
+struct store;
+int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick,
+	       struct store *store);
+
+/*
+ * Begin a command that loads these inputs: go into the sandbox, and before that open the store if an
+ * input is a recording. The store is then for given_load, and the caller closes it; else it is NULL.
+ * Return 0 or a negative code after reporting it.
+ */
+struct supervision;
+int given_begin(const struct supervision *supervision, struct store **store);
 
 /*
  * Return the name of the profile or recording in the current directory: offwind.pb.gz, else

@@ -4,6 +4,7 @@
  */
 #include "agent/cli/columns.h"
 #include "agent/cli/short_name.h"
+#include "agent/cli/supervisor.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
 #include "agent/cmd/report_json.h"
@@ -12,7 +13,9 @@
 #include "agent/export/output.h"
 #include "agent/export/profile/tree.h"
 #include "agent/log.h"
+#include "agent/role/files.h"
 #include "agent/sanitize.h"
+#include "agent/store/store.h"
 #include "proto/pprof_read.h"
 
 #include <errno.h>
@@ -311,10 +314,16 @@ static int check_file(const struct pprof_file *file, const char *path)
  */
 static int check(const char *path)
 {
-	int fd = strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
 	struct pprof_file *file = NULL;
 	char error[PPROF_ERROR_SIZE];
-	int err = fd < 0 ? -errno : 0;
+	int fd = -1, err = 0;
+
+	if (strcmp(path, "-") != 0) {
+		err = files_open(path, &fd);
+	} else {
+		fd = dup(STDIN_FILENO);
+		err = fd < 0 ? -errno : 0;
+	}
 
 	if (err) {
 		log_error("%s: %s", path, strerror(-err));
@@ -405,7 +414,8 @@ static int show(const struct stacks *s, char **paths, int n_paths, const struct 
  * Load the profiles, apply the conditions and show the result; with --check only check the files.
  * Return 0, or a negative code after reporting it.
  */
-static int report(char **paths, int n_paths, struct report_options *o, FILE *out)
+static int report(char **paths, int n_paths, struct report_options *o, struct store *store,
+		  FILE *out)
 {
 	struct stacks *s = NULL;
 	int err = 0;
@@ -422,9 +432,9 @@ static int report(char **paths, int n_paths, struct report_options *o, FILE *out
 	if (err)
 		log_error("%s: %s", paths[0], strerror(-err));
 	for (int i = 0; !err && i < n_paths; i++)
-		err = given_load(s, paths[i], false, &o->pick);
+		err = given_load(s, paths[i], false, &o->pick, store);
 	if (!err && o->base)
-		err = given_load(s, o->base, true, &o->pick);
+		err = given_load(s, o->base, true, &o->pick, store);
 	if (!err)
 		err = selection_apply(&o->selection, s);
 	if (!err && !s->n_samples && (o->selection.n_labels || o->selection.n_regexes)) {
@@ -442,7 +452,7 @@ int report_print(const char *path, int top, FILE *out)
 	char *paths[] = { (char *)(uintptr_t)path };
 
 	return report(paths, 1, &(struct report_options){ .top = (size_t)top, .format = FORMAT_N },
-		      out);
+		      NULL, out);
 }
 
 int cmd_report(int argc, char **argv)
@@ -457,7 +467,17 @@ int cmd_report(int argc, char **argv)
 		char **paths = optind < argc ? argv + optind : &last;
 		int n_paths = optind < argc ? argc - optind : 1;
 
-		rc = report(paths, n_paths, &o, stdout) ? CMD_FAILED : CMD_DONE;
+		struct supervision given = { .inputs = paths,
+					     .n_inputs = (size_t)n_paths,
+					     .more = o.base,
+					     .output = o.output ? o.output : "-" };
+		struct store *store = NULL;
+		int err = given_begin(&given, &store);
+
+		if (!err)
+			err = report(paths, n_paths, &o, store, stdout);
+		store_close(store);
+		rc = err ? CMD_FAILED : CMD_DONE;
 	}
 	selection_fini(&o.selection);
 	return rc;

@@ -5,6 +5,7 @@
 #include "agent/cli/input.h"
 #include "agent/cli/option.h"
 #include "agent/cli/pick.h"
+#include "agent/cli/supervisor.h"
 #include "agent/cli/walking.h"
 #include "agent/clock.h"
 #include "agent/cmd/cmd.h"
@@ -14,6 +15,7 @@
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
+#include "agent/role/files.h"
 #include "agent/store/store.h"
 
 #include <errno.h>
@@ -23,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -287,6 +290,7 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 	int err;
 
 	keep_memory();
+	supervisor_confine();
 	if (!job->in_place && output_open(&job->out, path))
 		return CMD_FAILED;
 	err = begin_output(job);
@@ -318,8 +322,10 @@ static void keep_tables(struct store *store)
 {
 	int null;
 
+	files_done();
 	if (!fflush(stdout)) {
-		null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+		/* Nobody reads it: in the sandbox, /dev/null cannot be opened. */
+		null = memfd_create("no output", MFD_CLOEXEC);
 		if (null >= 0) {
 			(void)dup2(null, STDOUT_FILENO);
 			(void)close(null);
@@ -342,7 +348,8 @@ static bool is_redirected(void)
 		out.st_ino != messages.st_ino);
 }
 
-int unwind_into(const char *path, struct pick *pick, struct stacks *stacks, bool base)
+int unwind_into(const char *path, struct pick *pick, struct stacks *stacks, bool base,
+		struct store *store)
 {
 	struct job job = { .out = { .fd = -1 },
 			   .into = true,
@@ -357,12 +364,11 @@ int unwind_into(const char *path, struct pick *pick, struct stacks *stacks, bool
 		return err;
 	}
 	keep_memory();
-	walking_open_store(&job.walking);
+	job.walking.pipeline.store = store;
 	failed = unwind_inputs(&job, &input, 1, &n);
 	result_free(job.result);
 	unnamed_fini(&job.unnamed);
-	store_work(job.walking.pipeline.store, KEEP_LIMIT_NS);
-	store_close(job.walking.pipeline.store);
+	store_work(store, KEEP_LIMIT_NS);
 	return failed < n ? 0 : -EIO;
 }
 
@@ -501,6 +507,14 @@ int cmd_unwind(int argc, char **argv)
 			    .pick = pick_any(&o.pick) ? &o.pick : NULL,
 			    .start_ns = now_ns() };
 	choose_samples(&job);
+	/* A running process is read by ptrace(2), which is not for the sandbox. */
+	if (!job.walking.pid &&
+	    supervisor_start(&(struct supervision){ .inputs = argv + optind,
+						    .n_inputs = (size_t)(argc - optind),
+						    .output = o.path,
+						    .db = o.walking.db,
+						    .no_store = o.walking.no_cache }))
+		return CMD_FAILED;
 	walking_open_store(&job.walking);
 	rc = run(&job, o.path, argv + optind, argc - optind);
 	if ((rc == CMD_DONE || rc == CMD_PARTLY) && say_result(&job, o.path))
@@ -556,6 +570,9 @@ int cmd_perf_to_profile(int argc, char **argv)
 		log_error("%s: already exists; -f replaces it", o.out);
 		return CMD_FAILED;
 	}
+	if (supervisor_start(
+		    &(struct supervision){ .inputs = &in, .n_inputs = 1, .output = o.out }))
+		return CMD_FAILED;
 	walking_open_store(&job.walking);
 	rc = run(&job, o.out, &in, 1);
 	unnamed_fini(&job.unnamed);

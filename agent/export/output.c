@@ -5,6 +5,7 @@
 #include "agent/export/output.h"
 
 #include "agent/log.h"
+#include "agent/role/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,8 +117,11 @@ static int create_beside(const char *path, char **temporary, int *fd)
 int output_create(const char *path, int *fd)
 {
 	char *temporary;
-	int created, err = open_there(path, fd);
+	int created, err;
 
+	if (files_are_asked_for())
+		return files_create(path, fd);
+	err = open_there(path, fd);
 	if (err != -ENOENT)
 		return err;
 	err = create_beside(path, &temporary, &created);
@@ -134,25 +138,47 @@ int output_create(const char *path, int *fd)
 	return err;
 }
 
+int output_begin(struct output *out, const char *path, bool in_place)
+{
+	int err;
+
+	*out = empty;
+	out->path = strdup(path);
+	if (!out->path)
+		return -ENOMEM;
+	err = in_place ? open_in_place(path, &out->fd) : open_there(path, &out->fd);
+	if (err == -ENOENT && !in_place)
+		err = create_beside(path, &out->temporary, &out->fd);
+	return err;
+}
+
+/* Begin a result through the supervisor. */
+static int begin_elsewhere(struct output *out, const char *path, bool in_place)
+{
+	int err;
+
+	*out = empty;
+	out->path = strdup(path);
+	if (!out->path)
+		return -ENOMEM;
+	err = files_output(path, in_place, &out->fd, &out->number);
+	out->elsewhere = !err;
+	return err;
+}
+
 /* Open a result and report a failure. */
 static int open_as(struct output *out, const char *path, bool in_place)
 {
 	int err;
 
-	*out = empty;
 	if (!strcmp(path, "-")) {
+		*out = empty;
 		out->fd = dup(STDOUT_FILENO);
 		err = out->fd < 0 ? -errno : 0;
+	} else if (files_are_asked_for()) {
+		err = begin_elsewhere(out, path, in_place);
 	} else {
-		out->path = strdup(path);
-		if (!out->path)
-			err = -ENOMEM;
-		else if (in_place)
-			err = open_in_place(path, &out->fd);
-		else
-			err = open_there(path, &out->fd);
-		if (err == -ENOENT && !in_place)
-			err = create_beside(path, &out->temporary, &out->fd);
+		err = output_begin(out, path, in_place);
 	}
 	if (err) {
 		log_unwritable(path, err);
@@ -184,6 +210,12 @@ int output_try(const char *path)
 	if (!strcmp(path, "-") ||
 	    (!lstat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 		return 0;
+	if (files_are_asked_for()) {
+		err = files_try(path);
+		if (err)
+			log_unwritable(path, err);
+		return err;
+	}
 	err = output_open(&out, path);
 	output_abort(&out);
 	return err;
@@ -223,18 +255,25 @@ static int finish(struct output *out)
 	return err;
 }
 
+int output_rename(struct output *out)
+{
+	if (out->temporary && rename(out->temporary, out->path))
+		return -errno;
+	free(out->temporary);
+	out->temporary = NULL;
+	return 0;
+}
+
 int output_commit(struct output *out)
 {
 	int err = finish(out);
 
-	if (!err && out->temporary && rename(out->temporary, out->path))
-		err = -errno;
-	if (err) {
+	if (!err)
+		err = out->elsewhere ? files_commit(out->number) : output_rename(out);
+	if (err)
 		log_unwritable(out->path, err);
-	} else {
-		free(out->temporary);
-		out->temporary = NULL;
-	}
+	else
+		out->elsewhere = false;
 	output_abort(out);
 	return err;
 }
@@ -242,6 +281,8 @@ int output_commit(struct output *out)
 void output_abort(struct output *out)
 {
 	(void)finish(out);
+	if (out->elsewhere)
+		files_abort(out->number);
 	if (out->temporary)
 		(void)unlink(out->temporary);
 	free(out->temporary);

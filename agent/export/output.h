@@ -12,6 +12,8 @@
 #ifndef AGENT_EXPORT_OUTPUT_H
 #define AGENT_EXPORT_OUTPUT_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* A result that is being written. */
@@ -19,12 +21,14 @@ struct output {
 	char *path;	 /* final name; NULL: standard output; owned */
 	char *temporary; /* NULL: written directly; owned */
 	int fd;
-	FILE *file; /* NULL until output_file(); owned */
+	FILE *file;	 /* NULL until output_file(); owned */
+	bool elsewhere;	 /* the supervisor has the names; see agent/role/files.h */
+	uint64_t number; /* by which the supervisor knows it */
 };
 
 /*
  * Begin a result. Return 0 or a negative code. All functions here report their errors, except
- * output_create() and output_file().
+ * output_create(), output_file(), output_begin() and output_rename().
  */
 int output_open(struct output *out, const char *path);
 /*
@@ -47,6 +51,12 @@ int output_create(const char *path, int *fd);
  * this is reported with the name of the command. Otherwise return 0.
  */
 int output_not_terminal(const char *command, const char *path);
+/*
+ * For the supervisor, which begins and completes results for a worker that writes them: open the file
+ * here, in_place or not; and give a complete file its name.
+ */
+int output_begin(struct output *out, const char *path, bool in_place);
+int output_rename(struct output *out);
 /* Return a stream over fd, which the output owns; NULL only when out of memory. */
 FILE *output_file(struct output *out);
 /* Flush, close and rename the result. The output is empty afterwards, also on failure. */

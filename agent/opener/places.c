@@ -180,7 +180,7 @@ void opener_user_of(const struct opener *opener, uint32_t pid, struct opener_use
 {
 	struct place_process process;
 
-	if (opener->number) {
+	if (opener->number && opener->live) {
 		struct request request = {
 			.what = REQUEST_USER_OF, .opener = opener->number, .pid = pid, .fd = -1
 		};

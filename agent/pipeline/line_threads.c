@@ -1,6 +1,8 @@
 /* agent/pipeline/line_threads.c: distributes the reading of debug information to a few threads. */
 #include "agent/pipeline/line_threads.h"
 
+#include "agent/role/reading.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -71,6 +73,15 @@ static void leave(struct work *w, struct shared *s)
 	(void)pthread_cond_broadcast(&w->changed);
 }
 
+/* Read the task's lines with one reader. */
+static void prepare(struct shared *s, struct sym_debug *debug)
+{
+	int number = s->task->note(s->task->ctx);
+
+	(void)sym_debug_prepare(debug, s->task->vaddrs, s->task->n, &s->turns);
+	reading_noted(number);
+}
+
 /* Open the task's debug information and read it. The caller holds the lock; released meanwhile. */
 static void read_own(struct work *w, struct shared *s)
 {
@@ -89,7 +100,7 @@ static void read_own(struct work *w, struct shared *s)
 	(void)pthread_mutex_unlock(&w->lock);
 	/* Ignore errors: missing lines are looked up again later, and errors are reported then. */
 	if (t->debug)
-		(void)sym_debug_prepare(t->debug, t->vaddrs, t->n, &s->turns);
+		prepare(s, t->debug);
 	(void)pthread_mutex_lock(&w->lock);
 	leave(w, s);
 }
@@ -101,7 +112,7 @@ static void help(struct work *w, struct shared *s)
 
 	s->n_users++;
 	(void)pthread_mutex_unlock(&w->lock);
-	(void)sym_debug_prepare(reader->debug, s->task->vaddrs, s->task->n, &s->turns);
+	prepare(s, reader->debug);
 	(void)pthread_mutex_lock(&w->lock);
 	leave(w, s);
 }

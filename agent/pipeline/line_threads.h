@@ -15,6 +15,7 @@ struct lines_task { /* one file to read */
 	size_t n;
 	struct sym_debug *debug; /* NULL: one of the threads opens it */
 	int (*open)(void *ctx, struct sym_lines *lines, struct sym_debug **out);
+	int (*note)(void *ctx); /* note that the file is being read: see agent/role/reading.h */
 	void *ctx;
 	bool keep; /* keep debug open for the caller; otherwise it is closed early */
 	int err;   /* error of open */

@@ -7,6 +7,7 @@
 #include "agent/log.h"
 #include "agent/pipeline/line_threads.h"
 #include "agent/process/modules.h"
+#include "agent/role/reading.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -81,13 +82,23 @@ static int open_debug(void *ctx, struct sym_lines *lines, struct sym_debug **out
 	int fd = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module);
 	size_t size;
 	const void *image = module_image(s->module, &size);
+	int number, err;
 
 	if (image)
 		return sym_debug_open_image(image, size, NULL, lines, out);
 	if (s->module->gone) /* only the lines that the store has can be used */
 		return -ENOENT;
-	return sym_debug_open(fd, s->debug_fd >= 0 ? 0 : module_elf_off(s->module), &files, lines,
-			      out);
+	number = symbols_note(s);
+	err = sym_debug_open(fd, s->debug_fd >= 0 ? 0 : module_elf_off(s->module), &files, lines,
+			     out);
+	reading_noted(number);
+	return err;
+}
+
+/* As symbols_note, for the threads that read lines. */
+static int note_debug(void *ctx)
+{
+	return symbols_note(ctx);
 }
 
 static void warn_of_debug(const struct module_symbols *s, int err)
@@ -164,6 +175,7 @@ bool symbols_find_lines(struct symbols *all, struct module_symbols *s, uint64_t 
 			struct sym_place *out, size_t *n)
 {
 	struct sym_debug *debug;
+	int number, err;
 
 	if (!lines_of(all, s))
 		return false;
@@ -173,8 +185,12 @@ bool symbols_find_lines(struct symbols *all, struct module_symbols *s, uint64_t 
 	if (all->bounded)
 		return false;
 	debug = debug_of(all, s);
-	return debug && !sym_debug_add(debug, vaddr) &&
-	       !sym_lines_find(s->lines, vaddr, out, SYMBOLS_PLACES_MAX, n) && *n > 0;
+	if (!debug)
+		return false;
+	number = symbols_note(s);
+	err = sym_debug_add(debug, vaddr);
+	reading_noted(number);
+	return !err && !sym_lines_find(s->lines, vaddr, out, SYMBOLS_PLACES_MAX, n) && *n > 0;
 }
 
 /*
@@ -194,9 +210,12 @@ static bool make_task(struct symbols *all, const struct location *const *wanted,
 	if (!s || module->state != MODULE_USABLE || !lines_of(all, s) ||
 	    (s->debug_tried && !s->debug))
 		return false;
-	*out = (struct lines_task){
-		.lines = s->lines, .vaddrs = vaddrs, .debug = s->debug, .open = open_debug, .ctx = s
-	};
+	*out = (struct lines_task){ .lines = s->lines,
+				    .vaddrs = vaddrs,
+				    .debug = s->debug,
+				    .open = open_debug,
+				    .note = note_debug,
+				    .ctx = s };
 	for (size_t i = 0; i < n; i++)
 		if (sym_lines_find(s->lines, wanted[i]->vaddr, &none, 0, &n_places))
 			vaddrs[out->n++] = wanted[i]->vaddr;

@@ -7,6 +7,7 @@
 #include "agent/errand.h"
 #include "agent/log.h"
 #include "agent/process/modules.h"
+#include "agent/role/reading.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -170,22 +171,38 @@ void symbols_want(struct symbols *all, const struct profile *profile)
 						 .vaddr = profile->locations[i].vaddr };
 }
 
+int symbols_note(const struct module_symbols *s)
+{
+	bool own = s->debug_fd < 0;
+
+	return reading_note(own ? module_fd(s->module) : s->debug_fd,
+			    own ? module_elf_off(s->module) : 0, s->module->path);
+}
+
 /*
  * Return whether fd is the debug file of the module. Its build-id must match. A file found by its
  * name alone (linked) must also have the CRC that .gnu_debuglink states.
  */
-static bool is_debug_file(const struct module *module, int fd, bool linked, bool has_crc,
-			  uint32_t crc)
+static bool is_debug_file(const struct symbols *all, const struct module *module, int fd,
+			  bool linked, bool has_crc, uint32_t crc)
 {
 	struct uw_build_id id;
-	bool has_id = !sym_build_id(fd, 0, &id);
+	bool has_id, is_its;
 	uint32_t is;
+	int number;
 
-	if (module->build_id.size && has_id && !uw_build_id_equal(&id, &module->build_id))
+	if (store_refuses(all->store, fd, 0, module->path))
 		return false;
-	if (!linked)
-		return has_id && module->build_id.size;
-	return has_crc && !sym_crc32(fd, &is) && is == crc;
+	number = reading_note(fd, 0, module->path);
+	has_id = !sym_build_id(fd, 0, &id);
+	if (module->build_id.size && has_id && !uw_build_id_equal(&id, &module->build_id))
+		is_its = false;
+	else if (!linked)
+		is_its = has_id && module->build_id.size;
+	else
+		is_its = has_crc && !sym_crc32(fd, &is) && is == crc;
+	reading_noted(number);
+	return is_its;
 }
 
 /*
@@ -198,17 +215,18 @@ static void find_debug_file(struct symbols *all, struct module_symbols *symbols)
 	struct opener_file file;
 	unsigned int next = 0;
 	bool linked;
-	int fd;
+	int fd, number = symbols_note(symbols);
 
 	if (sym_debug_where(module_fd(module), module_elf_off(module), &where))
 		where = (struct sym_debug_where){ .inside = false };
+	reading_noted(number);
 	symbols->has_debug = where.inside;
 	if (where.inside || module->kind != MODULE_FILE || !all->opener)
 		return;
 	module_file(module, &file);
 	while (!opener_open_debug(all->opener, &file, where.linked ? where.link : NULL, &next,
 				  &linked, &fd)) {
-		if (is_debug_file(module, fd, linked, where.linked, where.crc)) {
+		if (is_debug_file(all, module, fd, linked, where.linked, where.crc)) {
 			symbols->debug_fd = fd;
 			return;
 		}
@@ -216,7 +234,7 @@ static void find_debug_file(struct symbols *all, struct module_symbols *symbols)
 	}
 	if (opener_fetched_debug(all->opener, &module->build_id, &fd))
 		return;
-	if (is_debug_file(module, fd, false, false, 0))
+	if (is_debug_file(all, module, fd, false, false, 0))
 		symbols->debug_fd = fd;
 	else
 		(void)close(fd);
@@ -247,10 +265,13 @@ static void free_reading(void *ctx)
 static int open_partial(struct reading *r)
 {
 	const struct module *module = r->got.module;
+	int number = symbols_note(&r->got);
+	int err = sym_table_open_partial(module_fd(module), module_view(module),
+					 module_elf_off(module), r->got.debug_fd, r->vaddrs,
+					 r->n_vaddrs, &r->got.table);
 
-	return sym_table_open_partial(module_fd(module), module_view(module),
-				      module_elf_off(module), r->got.debug_fd, r->vaddrs,
-				      r->n_vaddrs, &r->got.table);
+	reading_noted(number);
+	return err;
 }
 
 /* Prepare a reading with its own descriptor and addresses. NULL when out of memory. */
@@ -353,7 +374,7 @@ static void read_symbols(void *ctx)
 	const struct store_file *other;
 	size_t image_size;
 	const void *image = module_image(module, &image_size);
-	int fd = module_fd(module), err = 0;
+	int fd = module_fd(module), err = 0, number;
 
 	if (r->again) {
 		r->err = open_partial(r);
@@ -368,6 +389,7 @@ static void read_symbols(void *ctx)
 		if (symbols->stored)
 			return;
 	}
+	number = symbols_note(symbols);
 	if (image)
 		err = sym_table_open_image(image, image_size, &symbols->table);
 	else if (fd >= 0 && all->store) /* the store will get the whole table */
@@ -375,6 +397,7 @@ static void read_symbols(void *ctx)
 					  &symbols->table);
 	else if (fd >= 0)
 		err = open_partial(r);
+	reading_noted(number);
 	r->err = err;
 	if (err)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
@@ -400,12 +423,16 @@ static void read_jit(void *ctx)
 {
 	struct jit_reading *r = ctx;
 	struct opener_file file;
-	int fd, err;
+	int fd, number, err = 0;
 
 	module_file(r->module, &file);
 	if (opener_open_jit(r->opener, r->module->pid, file.user, module_jitdump(r->module), &fd))
 		return;
-	err = sym_jit_open(fd, &r->jit);
+	if (!reading_is_refused(fd)) {
+		number = reading_note(fd, 0, r->module->path);
+		err = sym_jit_open(fd, &r->jit);
+		reading_noted(number);
+	}
 	(void)close(fd);
 	if (err)
 		log_warning("process %" PRIu32 ": names of generated code cannot be read: %s",

@@ -107,6 +107,11 @@ bool symbols_is_system(const struct module *module);
 uint64_t symbols_limit(const struct module *module, uint64_t most_ns);
 /* Count a module whose names or lines are given up. */
 void symbols_leave_out(struct symbols *all, const struct module *module, const char *what);
+/*
+ * Note that the file with the module's debug information is being read, for the supervisor: see
+ * agent/role/reading.h. Return a number for reading_noted.
+ */
+int symbols_note(const struct module_symbols *symbols);
 /* Fill in the file that the lines belong to: the one that has the DWARF. */
 void symbols_lines_file(const struct module_symbols *symbols, struct store_file *out);
 

@@ -5,6 +5,7 @@
 
 #include "agent/pipeline/pipeline_internal.h"
 #include "agent/process/generated.h"
+#include "agent/role/reading.h"
 #include "agent/store/tables/keeper.h"
 
 #include <errno.h>
@@ -196,6 +197,11 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	struct event found;
 	int err;
 
+	if (!reading_sample(p->number)) {
+		p->now.captured++;
+		p->now.lost[EVENT_LOST_CRASHED]++;
+		return 0;
+	}
 	if (generated_look(p->generated, event, &found) == 1) {
 		err = take_found(p, &found);
 		if (err)
@@ -213,6 +219,7 @@ static int on_sample(struct pipeline *p, const struct event *event)
 		err = fold_walked(p, &walked, &thread);
 	if (!err && p->options.on_walked)
 		err = p->options.on_walked(p->options.ctx, &walked);
+	(void)reading_sample(0);
 	if (err)
 		return err;
 	if (p->options.on_stop)

@@ -6,7 +6,9 @@
 
 #include "agent/clock.h"
 #include "agent/errand.h"
+#include "agent/role/reading.h"
 #include "agent/source/mapped.h"
+#include "agent/store/store.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -202,5 +204,12 @@ static int open_live_file(struct modules *modules, struct known *k, struct uw_ob
 
 int modules_open_elf(struct modules *modules, struct known *k, struct uw_object **out)
 {
-	return modules->pin ? open_live_file(modules, k, out) : open_file(false, k, out);
+	int number, err;
+
+	if (store_refuses(modules->store, k->fd, k->reported_elf_off, k->module.path))
+		return -EOWNERDEAD;
+	number = reading_note(k->fd, k->reported_elf_off, k->module.path);
+	err = modules->pin ? open_live_file(modules, k, out) : open_file(false, k, out);
+	reading_noted(number);
+	return err;
 }

@@ -26,6 +26,7 @@ struct opener_file modules_file_to_open(const struct known *k)
 				     .main_program = k->main_program,
 				     .user = &k->user,
 				     .view = k->own_debug ? k->view : 0,
+				     .elf_off = k->reported_elf_off,
 				     .build_id = k->expected };
 }
 
@@ -77,6 +78,7 @@ int modules_open_next(struct modules *modules, struct known *k)
 		return 0;
 	file = modules_file_to_open(k);
 	err = opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
+	k->no_elf = k->no_elf || err == -ENOTSUP;
 	return err && !open_embedded(modules, k) ? 0 : err;
 }
 
@@ -135,7 +137,7 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 		(void)close(k->fd);
 		k->fd = -1;
 		/* The other candidates lead to the same file, so each would take as much. */
-		if (err == -ETIMEDOUT || err == -E2BIG)
+		if (err == -ETIMEDOUT || err == -E2BIG || err == -EOWNERDEAD)
 			return err;
 	}
 }
@@ -198,7 +200,9 @@ static void report(const struct known *k)
 			    : k->module.error == -EFBIG	 ? "nearly all of it is a hole"
 			    : k->module.error == -E2BIG	 ? "too much unwind information for memory"
 			    : k->module.error == -EAGAIN ? "a program has a lease on it"
-							 : strerror(-k->module.error),
+			    : k->module.error == -EOWNERDEAD
+				    ? "it ended the process that read it; in quarantine"
+				    : strerror(-k->module.error),
 			    reported[0] ? ", build-id " : "", reported);
 		break;
 	case MODULE_FOREIGN:

@@ -149,16 +149,18 @@ int image_file_build_id(int fd, struct uw_build_id *out)
 	return -ENOENT;
 }
 
+/* It does not change while this process runs, and a worker in the sandbox could not read it. */
 void image_kernel_build_id(struct uw_build_id *out)
 {
+	static struct uw_build_id found;
 	uint8_t notes[NOTES_MAX];
-	FILE *file = fopen("/sys/kernel/notes", "re");
+	FILE *file = found.size ? NULL : fopen("/sys/kernel/notes", "re");
 
-	*out = (struct uw_build_id){ .size = 0 };
-	if (!file)
-		return;
-	(void)uw_note_build_id(notes, fread(notes, 1, sizeof(notes), file), 4, out);
-	(void)fclose(file);
+	if (file) {
+		(void)uw_note_build_id(notes, fread(notes, 1, sizeof(notes), file), 4, &found);
+		(void)fclose(file);
+	}
+	*out = found;
 }
 
 /* Copy as much of [addr, addr + size) as is readable from addr on. Return the number of bytes. */

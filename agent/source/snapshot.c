@@ -10,6 +10,7 @@
  * Mapped files are in the same directory. The opener finds them by the part of NAME after its last
  * slash. If such a file is missing, memory may hold its image.
  */
+#include "agent/role/files.h"
 #include "agent/source/frozen.h"
 #include "agent/source/machine.h"
 #include "agent/source/memory_image.h"
@@ -71,13 +72,15 @@ static int fail(const struct snapshot *s, int err, const char *format, ...)
 static int read_file(const struct snapshot *s, const char *name, uint64_t max, uint8_t **out,
 		     uint64_t *size)
 {
-	int fd = openat(s->fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK), err = 0;
+	int fd = -1, err = files_open_in(s->fd, name, true, &fd);
 	struct stat st;
 	uint8_t *data = NULL;
 	uint64_t done = 0, want = 0;
 
-	if (fd < 0 || fstat(fd, &st))
+	if (!err && fstat(fd, &st))
 		err = -errno;
+	if (err)
+		;
 	else if (!S_ISREG(st.st_mode))
 		err = -EINVAL;
 	else if ((want = (uint64_t)st.st_size) > max)
@@ -116,12 +119,14 @@ static int by_name(const void *a, const void *b)
 /* List the *.data files, sorted by name. */
 static int find_memory(struct snapshot *s)
 {
-	DIR *dir = fdopendir(openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	int fd, err = files_open_in(s->fd, ".", true, &fd);
+	DIR *dir = err ? NULL : fdopendir(fd);
 	struct dirent *entry;
-	int err = 0;
 
-	if (!dir)
-		return fail(s, -errno, "%s: cannot be listed: %s", s->name, strerror(errno));
+	if (!dir) {
+		err = err ? err : -errno;
+		return fail(s, err, "%s: cannot be listed: %s", s->name, strerror(-err));
+	}
 	while (!err && (entry = readdir(dir))) {
 		size_t length = strlen(entry->d_name);
 
@@ -284,9 +289,15 @@ static bool take_word(char **at, char **word)
 static bool has_file(const struct snapshot *s, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	bool has = false;
 	struct stat st;
+	int fd;
 
-	return *base && !fstatat(s->fd, base, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
+	if (*base && !files_open_in(s->fd, base, false, &fd)) {
+		has = !fstat(fd, &st) && S_ISREG(st.st_mode);
+		(void)close(fd);
+	}
+	return has;
 }
 
 /*

@@ -144,12 +144,27 @@ void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file
 	}
 }
 
+/* Read the user when the store is opened: in the sandbox, a worker has another one. */
+static int64_t own_user(void)
+{
+	static _Atomic int64_t user = STORE_NOBODY;
+
+	if (user == STORE_NOBODY)
+		user = (int64_t)geteuid();
+	return user;
+}
+
+void identity_init(void)
+{
+	(void)own_user();
+}
+
 bool identity_is_trusted(int64_t owner)
 {
-	const char *caller = geteuid() ? NULL : getenv("SUDO_UID");
+	const char *caller = own_user() ? NULL : getenv("SUDO_UID");
 	char *end;
 
-	if (owner == 0 || owner == (int64_t)geteuid())
+	if (owner == 0 || owner == own_user())
 		return true;
 	return caller && *caller >= '0' && *caller <= '9' && owner > 0 &&
 	       owner == strtoll(caller, &end, 10) && !*end;

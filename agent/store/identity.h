@@ -26,6 +26,9 @@ int identity_of_object(struct uw_object *object, struct identity *out);
 void identity_of_file(const struct store_file *file, const struct uw_build_id *id,
 		      struct identity *out);
 
+/* Note which user runs this process, as long as it is that user: before the sandbox. */
+void identity_init(void);
+
 /*
  * Return whether a user may vouch for a file that no longer exists: root, the user who runs this
  * process, and under sudo the user who called it (SUDO_UID).

@@ -5,6 +5,7 @@
 #include "agent/store/parts.h"
 
 #include "agent/log.h"
+#include "agent/role/reading.h"
 #include "agent/store/alive.h"
 #include "agent/store/identity.h"
 #include "schema/table_blob.h"
@@ -90,8 +91,8 @@ static void say_quarantined(struct store *s, const char *path, sqlite3_stmt *stm
 	if (s->said_quarantine)
 		log_debug("%s: in quarantine since %s: %s", path, since, reason);
 	else
-		log_warning("%s: no table is compiled, the file is in quarantine since %s: %s; "
-			    "offwind cache verify lists all such files, --repair releases them",
+		log_warning("%s: not used, the file is in quarantine since %s: %s; offwind cache "
+			    "verify lists all such files, --repair releases them",
 			    path, since, reason);
 	s->said_quarantine = true;
 }
@@ -118,6 +119,17 @@ bool store_is_quarantined(struct store *s, const struct uw_build_id *id,
 	s->counters.quarantined += err == 1;
 	pthread_mutex_unlock(&s->lock);
 	return err == 1;
+}
+
+/* The supervisor puts such files in quarantine without a build-id: nobody has read one. */
+bool store_refuses(struct store *s, int fd, uint64_t elf_off, const char *path)
+{
+	struct store_file file;
+
+	if (reading_is_refused(fd))
+		return true;
+	store_file_of(fd, elf_off, path, &file);
+	return store_is_quarantined(s, NULL, &file);
 }
 
 /* Insert or update a quarantine row, and release what other versions of the builder refused. */

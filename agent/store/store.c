@@ -2,6 +2,7 @@
 #include "agent/store/store.h"
 
 #include "agent/log.h"
+#include "agent/store/identity.h"
 #include "agent/store/parts.h"
 #include "agent/store/stored_blob.h"
 
@@ -19,6 +20,7 @@ int store_open(const char *path, struct store **out)
 	*out = NULL;
 	if (!s)
 		return -ENOMEM;
+	identity_init();
 	reading_init(s);
 	err = db_path(path, &s->path);
 	/* Creating a database takes time, so that is left to the first write. */
@@ -37,6 +39,17 @@ int store_open(const char *path, struct store **out)
 	pthread_mutexattr_destroy(&kind);
 	*out = s;
 	return 0;
+}
+
+/* The first read opens the write-ahead log and its index, too (https://sqlite.org/wal.html). */
+void store_open_files(struct store *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (s->db || (!session_gave_up(s) && !session_open(s)))
+		(void)db_number(s->db, "SELECT count(*) FROM settings");
+	pthread_mutex_unlock(&s->lock);
 }
 
 /*

@@ -53,6 +53,11 @@ void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file
  * is a store that contains nothing and stores nothing.
  */
 int store_open(const char *path, struct store **out);
+/*
+ * Open the database now, and create it if it does not exist: later this process can open no file
+ * any more.
+ */
+void store_open_files(struct store *store);
 /* Write what is pending, log the counters (--verbose), close the database and free the store. */
 void store_close(struct store *store);
 
@@ -112,6 +117,11 @@ int store_quarantine(struct store *store, const struct uw_build_id *id,
 		     const struct store_file *file, const char *reason);
 bool store_is_quarantined(struct store *store, const struct uw_build_id *id,
 			  const struct store_file *file);
+/*
+ * Return whether reading this file has ended a worker, in this run or, by the quarantine, in one
+ * before. Such a file is not read. store may be NULL.
+ */
+bool store_refuses(struct store *store, int fd, uint64_t elf_off, const char *path);
 
 /*
  * Remember object, so that store_work() inserts its table. The file's data are copied. A reference

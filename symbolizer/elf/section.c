@@ -2,12 +2,14 @@
 #include "symbolizer/elf/section.h"
 
 #include "base/unpack.h"
+#include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <libdeflate.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,11 +285,22 @@ static int unpack_zstd(const struct uw_source *packed, struct sink *sink)
 	return err;
 }
 
+static _Atomic(sym_scratch_fn) scratch; /* NULL: the files are made here */
+
+void sym_scratch_by(sym_scratch_fn make)
+{
+	scratch = make;
+}
+
 /* Open a file without a name, on disk if possible. Return its descriptor or a negative code. */
 static int unnamed_file(void)
 {
-	int fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	sym_scratch_fn make = scratch;
+	int fd = -1, err = make ? make(&fd) : -ENOENT;
 
+	if (!err)
+		return fd;
+	fd = make ? -1 : open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0)
 		fd = memfd_create("debug information", MFD_CLOEXEC);
 	return fd < 0 ? -errno : fd;

@@ -211,7 +211,7 @@ grep -q '/tree/cat: a process ended while it compiled this file, on 2' "$dir/out
 sqlite3 "$dir/p.db" "$over LIMIT 1"
 for i in 1 2; do
 	"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree/cat" 2>"$dir/err"
-	grep -q ' 0 failed, 1 in quarantine' "$dir/err" && [ "$(grep -c '/tree/cat: no table is compiled, the file is in quarantine since 2.*: 2 processes ended while they compiled it' "$dir/err")" = 1 ] ||
+	grep -q ' 0 failed, 1 in quarantine' "$dir/err" && [ "$(grep -c '/tree/cat: not used, the file is in quarantine since 2.*: 2 processes ended while they compiled it' "$dir/err")" = 1 ] ||
 		fail "two that ended: $(cat "$dir/err")"
 done
 "$offwind" cache --db "$dir/p.db" verify --repair >/dev/null 2>&1

@@ -2,6 +2,7 @@
 #include "agent/export/export.h"
 #include "agent/export/profile/stacks.h"
 #include "agent/log.h"
+#include "agent/role/files.h"
 #include "agent/sanitize.h"
 #include "proto/pprof_read.h"
 
@@ -311,11 +312,15 @@ int stacks_load_fd(struct stacks *s, int fd, const char *name, bool base)
 
 int stacks_load(struct stacks *s, const char *path, bool base)
 {
-	int fd = strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-	int err;
+	int fd = -1, err = 0;
 
-	if (fd < 0) {
-		err = -errno;
+	if (strcmp(path, "-") != 0) {
+		err = files_open(path, &fd);
+	} else {
+		fd = dup(STDIN_FILENO);
+		err = fd < 0 ? -errno : 0;
+	}
+	if (err) {
 		log_error("%s: %s", path, strerror(-err));
 		return err;
 	}

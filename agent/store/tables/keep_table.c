@@ -1,11 +1,13 @@
 /* agent/store/tables/keep_table.c: compiles unwind tables and inserts them, or imports them. */
 #include "agent/store/parts.h"
 
+#include "agent/role/reading.h"
 #include "agent/store/identity.h"
 #include "schema/procs_blob.h"
 #include "schema/table_blob.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -174,6 +176,21 @@ static bool is_read_only(struct store *s)
 	return read_only;
 }
 
+/* Note what is being compiled, for the supervisor; see agent/role/reading.h. */
+static int note(const struct store_file *f)
+{
+	struct reading_file file = { .dev = f->dev,
+				     .ino = f->ino,
+				     .size = f->size,
+				     .mtime_ns = f->mtime_ns,
+				     .ctime_ns = f->ctime_ns,
+				     .uid = f->uid,
+				     .elf_off = f->elf_off };
+
+	(void)snprintf(file.path, sizeof(file.path), "%s", f->path ? f->path : "");
+	return reading_note_known(&file);
+}
+
 int store_keep(struct store *s, struct uw_object *object, const struct store_file *file)
 {
 	return store_keep_unless(s, object, file, NULL);
@@ -191,7 +208,7 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
 	void *procs = NULL;
 	int64_t row;
 	bool built;
-	int err;
+	int number, err;
 
 	if (!s || is_read_only(s)) {
 		err = compile(object, stop);
@@ -203,7 +220,9 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
 		(void)store_is_quarantined(s, id, file); /* logs why it now is in quarantine */
 		return -EPERM;
 	}
+	number = note(file);
 	err = make(object, stop, &made, &procs, &built);
+	reading_noted(number);
 	if (is_refused(err))
 		(void)store_quarantine(s, id, file,
 				       err == -ENOTSUP ? "it cannot be compiled"

@@ -1,0 +1,535 @@
+/* agent/cli/supervisor.c: forks the opener and the worker, and serves the worker until it ends. */
+#include "agent/cli/supervisor.h"
+
+#include "agent/cli/advice.h"
+#include "agent/export/output.h"
+#include "agent/log.h"
+#include "agent/opener/request.h"
+#include "agent/owc/owc_format.h"
+#include "agent/role/channel.h"
+#include "agent/role/files.h"
+#include "agent/role/message.h"
+#include "agent/role/reading.h"
+#include "agent/role/sandbox.h"
+#include "agent/source/memory_image.h"
+#include "agent/store/store.h"
+#include "symbolizer/symbolizer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/*
+ * A command that reads files waits for each of them anyway, so one channel to the opener is enough.
+ */
+#define CHANNELS    1
+#define OUTPUTS_MAX 16
+/* Workers that may die before the command fails. */
+#define WORKERS_MAX 8
+
+struct supervisor {
+	const struct supervision *given;
+	struct reading_notes *reading; /* shared with the workers */
+	int socket;		       /* to the worker */
+	pid_t worker, opener;
+	struct output outputs[OUTPUTS_MAX]; /* which the worker writes; fd -1: not in use */
+	struct sigaction interrupt, quit;   /* what SIGINT and SIGQUIT did at the start */
+	int standard;	     /* standard output, for the next worker; -1: it is closed */
+	off_t input_at;	     /* where standard input began; -1: it cannot be read again */
+	bool done;	     /* the result is complete */
+	bool reads_standard; /* standard input is an input */
+};
+
+static bool confining; /* in the worker: supervisor_confine is to do its work */
+static volatile pid_t current_worker;
+
+/*
+ * The worker decides what a key on the terminal does, which reaches all processes; a signal that was
+ * sent to the supervisor alone is passed on. A wait of the supervisor itself, for a pipe that nobody
+ * opens, ends with EINTR.
+ */
+static void pass_on(int number)
+{
+	if (current_worker > 0)
+		(void)kill(current_worker, number);
+}
+
+/* ---- requests of the worker -------------------------------------------------------------- */
+
+/* Return whether a path is another path, or below that directory. ".." leads nowhere. */
+static bool is_below(const char *path, const char *directory)
+{
+	size_t n = strlen(directory);
+
+	if (strncmp(path, directory, n) != 0)
+		return false;
+	if (!path[n])
+		return true;
+	if (path[n] != '/' && (!n || directory[n - 1] != '/'))
+		return false;
+	return !strstr(path + n, "/../") && strcmp(path + strlen(path) - 3, "/..") != 0;
+}
+
+static bool may_read(const struct supervision *given, const char *path)
+{
+	bool may = given->more && is_below(path, given->more);
+
+	for (size_t i = 0; !may && i < given->n_inputs; i++)
+		may = is_below(path, given->inputs[i]);
+	return may;
+}
+
+static bool may_write(const struct supervision *given, const char *path)
+{
+	return given->output && !strcmp(path, given->output);
+}
+
+/* Let readers of a pipe see its end when the worker closes it. */
+static void let_go_of_output(void)
+{
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	if (null >= 0) {
+		(void)dup2(null, STDOUT_FILENO);
+		(void)close(null);
+	}
+}
+
+/* A result may be called /dev/stdout: while it is opened, standard output is what it was at the start. */
+static void lend_output(const struct supervisor *s)
+{
+	if (s->standard >= 0)
+		(void)dup2(s->standard, STDOUT_FILENO);
+}
+
+/* Begin a result. Its number is its place in the table. */
+static int begin_output(struct supervisor *s, const char *path, bool in_place, int *fd,
+			uint64_t *number)
+{
+	int err;
+
+	for (size_t i = 0; i < OUTPUTS_MAX; i++) {
+		if (s->outputs[i].path)
+			continue;
+		lend_output(s);
+		err = output_begin(&s->outputs[i], path, in_place);
+		let_go_of_output();
+		if (err) {
+			output_abort(&s->outputs[i]);
+			return err;
+		}
+		*number = i;
+		*fd = dup(s->outputs[i].fd);
+		return *fd < 0 ? -errno : 0;
+	}
+	return -EMFILE;
+}
+
+static int commit_output(struct supervisor *s, uint64_t number)
+{
+	int err;
+
+	if (number >= OUTPUTS_MAX || !s->outputs[number].path)
+		return -EINVAL;
+	err = output_rename(&s->outputs[number]);
+	output_abort(&s->outputs[number]);
+	return err;
+}
+
+/* Open a file below a directory that the worker has open, and so may read. */
+static int open_in(int directory, const char *name, bool follow_link, int *fd)
+{
+	return strchr(name, '/') || !strcmp(name, "..") || directory < 0
+		       ? -EINVAL
+		       : files_open_in(directory, name, follow_link, fd);
+}
+
+/* Close what keeps readers of standard output waiting: the result is complete. */
+static void result_is_done(struct supervisor *s)
+{
+	s->done = true;
+	if (s->standard >= 0)
+		(void)close(s->standard);
+	s->standard = -1;
+}
+
+/* Do what one request asks for. Return its error. */
+static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t value, int with,
+		 int *fd, uint64_t *number, struct files_facts *facts)
+{
+	bool named = path != NULL;
+
+	switch (what) {
+	case FILES_OPEN:
+		return named && may_read(s->given, path) ? files_open(path, fd) : -EPERM;
+	case FILES_OPEN_IN:
+		return named ? open_in(with, path, value, fd) : -EINVAL;
+	case FILES_STAT:
+		return named && may_read(s->given, path) ? files_stat(path, facts) : -EPERM;
+	case FILES_OUTPUT:
+		return named && may_write(s->given, path) ? begin_output(s, path, value, fd, number)
+							  : -EPERM;
+	case FILES_COMMIT:
+		return commit_output(s, value);
+	case FILES_ABORT:
+		if (value < OUTPUTS_MAX)
+			output_abort(&s->outputs[value]);
+		return 0;
+	case FILES_CREATE:
+		return named && may_write(s->given, path) ? output_create(path, fd) : -EPERM;
+	case FILES_TRY:
+		return named && may_write(s->given, path) ? output_try(path) : -EPERM;
+	case FILES_SCRATCH:
+		return files_scratch(fd);
+	case FILES_DONE:
+		result_is_done(s);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Answer the worker's requests until it closes the socket, which it does by ending. */
+static void attend(struct supervisor *s, struct message *m)
+{
+	while (!message_receive(s->socket, m)) {
+		uint64_t what = message_take_number(m), value = message_take_number(m), number = 0;
+		const char *text = message_take_text(m);
+		int with = message_take_fd(m), fd = -1, err = m->err;
+		struct files_facts facts = { .mode = 0 };
+
+		if (!err && what == FILES_ADVISE)
+			advice_serve(m);
+		else if (!err)
+			err = serve(s, what, text, value, with, &fd, &number, &facts);
+		if (with >= 0)
+			(void)close(with);
+		message_fini(m);
+		message_init(m);
+		message_number(m, (uint64_t)(int64_t)err);
+		message_number(m, number);
+		message_bytes(m, &facts, sizeof(facts));
+		message_fd(m, fd);
+		err = message_send(s->socket, m);
+		if (fd >= 0)
+			(void)close(fd);
+		if (err)
+			break;
+	}
+}
+
+/* ---- workers that died ------------------------------------------------------------------- */
+
+/* Store the quarantine of a file that ended a worker, so that no later run reads it. */
+static void put_in_quarantine(const struct supervisor *s, const struct reading_file *file,
+			      const char *why)
+{
+	struct store_file stored = { .known = true,
+				     .dev = file->dev,
+				     .ino = file->ino,
+				     .elf_off = file->elf_off,
+				     .size = file->size,
+				     .uid = file->uid,
+				     .mtime_ns = file->mtime_ns,
+				     .ctime_ns = file->ctime_ns,
+				     .path = file->path };
+	struct store *store;
+
+	if (s->given->no_store || store_open(s->given->db, &store))
+		return;
+	(void)store_quarantine(store, NULL, &stored, why);
+	store_close(store);
+}
+
+/*
+ * Refuse the files that the dead worker was reading to the next one, or else the sample that it was
+ * walking, and report them. Return whether there are any.
+ */
+static bool refuse_what_it_read(struct supervisor *s, int number)
+{
+	struct reading_notes *r = s->reading;
+	char why[64];
+	bool any = false;
+
+	(void)snprintf(why, sizeof(why), "a worker that read it was ended by SIG%s",
+		       sigabbrev_np(number) ? sigabbrev_np(number) : "?");
+	for (size_t i = 0; i < READING_MAX; i++) {
+		struct reading_file *file = &r->now[i].file;
+
+		if (!r->now[i].taken)
+			continue;
+		/* The worker may have been taken over before it died. */
+		file->path[sizeof(file->path) - 1] = '\0';
+		log_warning("%s: %s; it is not read any more, and stays in quarantine until it "
+			    "changes",
+			    file->path, why);
+		put_in_quarantine(s, file, why);
+		if (r->n_refused < READING_MAX)
+			r->refused[r->n_refused++] = *file;
+		any = true;
+	}
+	memset(r->now, 0, sizeof(r->now));
+	if (!any && r->sample && r->n_refused_samples < READING_MAX) {
+		log_warning("sample %" PRIu64 ": walking it ended the worker by SIG%s; it is lost",
+			    (uint64_t)r->sample, sigabbrev_np(number) ? sigabbrev_np(number) : "?");
+		r->refused_samples[r->n_refused_samples++] = r->sample;
+		any = true;
+	}
+	r->sample = 0;
+	return any;
+}
+
+/* Remove unfinished results. */
+static void abort_outputs(struct supervisor *s)
+{
+	for (size_t i = 0; i < OUTPUTS_MAX; i++)
+		output_abort(&s->outputs[i]);
+}
+
+/* Return whether another worker can do the work from its beginning. */
+static bool can_begin_again(const struct supervisor *s)
+{
+	struct stat st;
+
+	if (s->done || (s->reads_standard && s->input_at < 0))
+		return false;
+	/* What was written to a pipe or a terminal cannot be taken back. */
+	return s->given->output && (strcmp(s->given->output, "-") != 0 ||
+				    (!fstat(s->standard, &st) && S_ISREG(st.st_mode)));
+}
+
+/* Bring standard input and output back to where they were. */
+static void rewind_standard(struct supervisor *s, off_t output_at)
+{
+	if (s->reads_standard)
+		(void)lseek(STDIN_FILENO, s->input_at, SEEK_SET);
+	if (s->standard >= 0 && output_at >= 0) {
+		(void)ftruncate(s->standard, output_at);
+		(void)lseek(s->standard, output_at, SEEK_SET);
+	}
+}
+
+/* ---- processes --------------------------------------------------------------------------- */
+
+/* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
+static void be_opener(struct channels *channels)
+{
+	(void)prctl(PR_SET_NAME, "offwind-opener");
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	(void)signal(SIGINT, SIG_IGN); /* the supervisor ends it */
+	request_serve(channels);
+	_exit(0);
+}
+
+/* Become the worker: everything is read and opened through the other two from now on. */
+static void be_worker(struct supervisor *s, struct channels *channels, const int ends[2])
+{
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)sigaction(SIGINT, &s->interrupt, NULL);
+	(void)sigaction(SIGQUIT, &s->quit, NULL);
+	(void)close(ends[1]);
+	channels_ask(channels);
+	request_use(channels);
+	reading_use(s->reading);
+	files_ask(ends[0]);
+	if (s->standard >= 0) {
+		(void)dup2(s->standard, STDOUT_FILENO);
+		(void)close(s->standard);
+	}
+}
+
+/* Fork both processes. Return 1 in the worker, 0 in the supervisor, or a negative code. */
+static int fork_roles(struct supervisor *s)
+{
+	struct channels *channels = NULL;
+	int ends[2] = { -1, -1 };
+	int err = channels_new(CHANNELS, &channels);
+
+	if (!err && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		err = -errno;
+	if (!err) {
+		s->worker = fork();
+		err = s->worker < 0 ? -errno : 0;
+	}
+	if (!err && !s->worker) {
+		be_worker(s, channels, ends);
+		return 1;
+	}
+	if (ends[0] >= 0)
+		(void)close(ends[0]);
+	if (!err) {
+		current_worker = s->worker;
+		s->opener = fork();
+		err = s->opener < 0 ? -errno : 0;
+		if (err)
+			(void)kill(s->worker, SIGKILL);
+	}
+	if (!err && !s->opener) {
+		(void)close(ends[1]);
+		if (s->standard >= 0)
+			(void)close(s->standard);
+		let_go_of_output();
+		be_opener(channels);
+	}
+	channels_free(channels);
+	s->socket = ends[1];
+	return err;
+}
+
+/* Wait for the worker and end the opener. Return the worker's status, as waitpid(2). */
+static int reap(struct supervisor *s)
+{
+	int status = 0;
+
+	current_worker = 0;
+	(void)close(s->socket);
+	s->socket = -1;
+	while (waitpid(s->worker, &status, 0) < 0 && errno == EINTR)
+		;
+	/*
+	 * An opener that waits for a file server may not end, even when it is killed. Do not wait for
+	 * it.
+	 */
+	(void)kill(s->opener, SIGKILL);
+	(void)waitpid(s->opener, NULL, WNOHANG);
+	return status;
+}
+
+/* End this process as the worker ended. */
+static _Noreturn void end_like(const struct supervisor *s, int status)
+{
+	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+
+	if (!number)
+		_exit(WEXITSTATUS(status));
+	if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT ||
+	    number == SIGPIPE) {
+		const struct rlimit none = { 0, 0 };
+
+		(void)setrlimit(RLIMIT_CORE, &none);
+		(void)signal(number, SIG_DFL);
+		(void)raise(number);
+	}
+	if (!s->done)
+		log_error(
+			"the process that reads the input was ended by SIG%s; please report this, "
+			"with the input if you can",
+			sigabbrev_np(number) ? sigabbrev_np(number) : "?");
+	/* The result was complete; only work for later runs is lost. */
+	_exit(s->done ? 0 : 1);
+}
+
+/* The supervisor's life. Returns only in a worker, or with a negative code. */
+static int supervise(struct supervisor *s)
+{
+	struct message *m = malloc(sizeof(*m));
+	off_t output_at = s->standard >= 0 ? lseek(s->standard, 0, SEEK_CUR) : -1;
+
+	if (!m)
+		return -ENOMEM;
+	for (int workers = 1;; workers++) {
+		int status, rc = fork_roles(s);
+
+		if (rc) {
+			free(m);
+			return rc;
+		}
+		/* From now on standard output is the worker's alone. */
+		let_go_of_output();
+		attend(s, m);
+		status = reap(s);
+		abort_outputs(s);
+		if (!WIFSIGNALED(status) || !refuse_what_it_read(s, WTERMSIG(status)) ||
+		    workers == WORKERS_MAX || !can_begin_again(s))
+			end_like(s, status);
+		rewind_standard(s, output_at);
+	}
+}
+
+/* Pass a signal on to the worker, unless it was ignored (nohup(1), a shell's background). */
+static void take_signal(int number, struct sigaction *before)
+{
+	const struct sigaction action = { .sa_handler = pass_on };
+
+	if (!sigaction(number, NULL, before) && before->sa_handler != SIG_IGN)
+		(void)sigaction(number, &action, NULL);
+}
+
+/* Return whether the user or the build wants everything in one process. */
+static bool is_off(void)
+{
+	const char *sandbox = getenv("OFFWIND_SANDBOX");
+
+	return (sandbox && !strcmp(sandbox, "off")) || !sandbox_is_possible();
+}
+
+/* Read what the sources want to know of this machine, and arrange for what will not be possible. */
+static void prepare_worker(void)
+{
+	struct uw_build_id kernel;
+	char boot[OWC_BOOT_ID_SIZE];
+
+	image_kernel_build_id(&kernel);
+	(void)owc_boot_id(boot);
+	sym_scratch_by(files_scratch);
+}
+
+int supervisor_start(const struct supervision *given)
+{
+	static struct supervisor s; /* too large for the stack, and needed until the end */
+	int err;
+
+	if (is_off())
+		return 0;
+	s = (struct supervisor){ .given = given, .socket = -1, .standard = -1, .input_at = -1 };
+	for (size_t i = 0; i < OUTPUTS_MAX; i++)
+		s.outputs[i].fd = -1;
+	for (size_t i = 0; i < given->n_inputs; i++)
+		s.reads_standard |= !strcmp(given->inputs[i], "-");
+	s.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+	s.reading = mmap(NULL, sizeof(*s.reading), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (s.reading == MAP_FAILED) {
+		err = -errno;
+	} else {
+		/* Nothing may be written twice. */
+		(void)fflush(stdout);
+		(void)fflush(stderr);
+		take_signal(SIGINT, &s.interrupt);
+		take_signal(SIGQUIT, &s.quit);
+		s.standard = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+		err = supervise(&s);
+	}
+	if (err < 0)
+		log_error("the sandbox cannot be made: %s", strerror(-err));
+	confining = err == 1;
+	if (confining)
+		prepare_worker();
+	return err < 0 ? err : 0;
+}
+
+void supervisor_confine(void)
+{
+	int err;
+
+	if (!confining)
+		return;
+	err = sandbox_enter();
+	if (err) {
+		log_error("the sandbox cannot be entered: %s; OFFWIND_SANDBOX=off works without it",
+			  strerror(-err));
+		_exit(1);
+	}
+}

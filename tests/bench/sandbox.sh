@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Compares the CPU time of `offwind unwind` in a worker without rights (docs/security.md, "Roles") with
+# the same in one process (OFFWIND_SANDBOX=off), on recordings of real programs. Each runs ROUNDS times, the two in
+# turn; the table has the medians of user + sys of all processes together, and of the time that passes.
+# It never fails because something is slow.
+set -eu
+export LC_ALL=C
+ROUNDS=${ROUNDS:-15}
+work=$(mktemp -d "${TMPDIR:-/tmp}/offwind-bench.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+. tests/workload.sh
+export WORKLOAD_DIR=$work
+offwind=$(realpath "$BUILD/offwind")
+cat >"$work/pairs.py" <<'PY'
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+rounds, name, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+
+
+def used():
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (r.ru_utime + r.ru_stime) * 1e3
+
+
+def once(sandbox):
+    before, began = used(), time.monotonic()
+    subprocess.run(command, env=dict(os.environ, OFFWIND_SANDBOX=sandbox), check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return used() - before, (time.monotonic() - began) * 1e3
+
+
+once("")
+runs = [(once(""), once("off")) for _ in range(rounds)]
+(cpu, off_cpu), (wall, off_wall) = ([statistics.median(run[side][i] for run in runs) for side in (0, 1)] for i in (0, 1))
+print(f"{name:10} {cpu:7.1f} {off_cpu:7.1f} ms {cpu / off_cpu:6.3f} {cpu - off_cpu:+6.1f} {wall:9.1f} {off_wall:7.1f} ms {wall - off_wall:+6.1f}")
+PY
+export OFFWIND_DB=$work/store
+echo "                CPU time of all processes          time that passes"
+echo "program     worker     one     ratio   more    worker     one     more"
+for program in ${*:-clang python3 node sqlite3 git openssl}; do
+	workload "$program"
+	# git exits with 1 for differences.
+	perf record -q -F 999 -e cpu-clock:u --call-graph dwarf,16384 -o "$work/perf.data" -- "${argv[@]}" >"$work/out" 2>&1 || true
+	"$offwind" unwind -q -o "$work/p.pb.gz" "$work/perf.data"
+	python3 "$work/pairs.py" "$ROUNDS" "$program" "$offwind" unwind -q -o "$work/p.pb.gz" "$work/perf.data"
+done
