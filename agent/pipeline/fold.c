@@ -9,6 +9,7 @@
 #include "agent/pipeline/heap.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,12 +52,17 @@ void fold_free(struct fold *fold)
 
 void profile_free(struct profile *profile)
 {
+	_Atomic size_t *users = profile ? profile->users : NULL;
+
 	if (!profile)
 		return;
 	free(profile->entries);
 	free(profile->location_ids);
 	free((void *)(uintptr_t)profile->locations);
 	free(profile);
+	/* Last: then its modules may be closed. */
+	if (users)
+		(void)atomic_fetch_sub(users, 1);
 }
 
 static bool same_location(const struct location *a, const struct location *b)

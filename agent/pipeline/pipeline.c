@@ -3,12 +3,15 @@
  */
 #include "agent/pipeline/pipeline.h"
 
+#include "agent/ending.h"
+#include "agent/errand.h"
 #include "agent/pipeline/pipeline_internal.h"
 #include "agent/process/generated.h"
 #include "agent/role/reading.h"
 #include "agent/store/tables/keeper.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define COMPILE_EVERY 256 /* samples between two checks for objects that are worth a table */
@@ -233,6 +236,19 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	return 0;
 }
 
+/*
+ * Close files that no process has mapped any more, when they are many. Not while a profile's names are
+ * read on another thread, or a thread that was left behind may still read a file.
+ */
+static void close_unused(struct pipeline *p)
+{
+	if (p->options.keep_files || !modules_are_many(p->modules) ||
+	    atomic_load(&p->n_profiles) || errands_left())
+		return;
+	processes_note_modules(p->processes);
+	modules_park(p->modules);
+}
+
 int pipeline_event(struct pipeline *p, const struct event *event)
 {
 	const struct event_lost *lost = &event->lost;
@@ -260,11 +276,21 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 			err = take_found(p, &found);
 		break;
 	case EVENT_MAPPING:
+		close_unused(p);
+		break;
 	case EVENT_COMM:
 	case EVENT_GENERATED:
 		break;
 	}
 	return err ? err : processes_event(p->processes, event);
+}
+
+/* Open the files of the profile again that were closed meanwhile, for names; not without end. */
+static void unpark(struct pipeline *p, const struct profile *profile)
+{
+	for (size_t i = 0; i < profile->n_locations && !ending_over(); i++)
+		if (profile->locations[i].module)
+			modules_unpark(p->modules, profile->locations[i].module);
 }
 
 int pipeline_take(struct pipeline *p, struct profile **out)
@@ -289,6 +315,9 @@ int pipeline_take(struct pipeline *p, struct profile **out)
 	 */
 	if (!modules_kernel(p->modules)->build_id.size && p->info->kernel_build_id.size)
 		modules_kernel(p->modules)->build_id = p->info->kernel_build_id;
+	unpark(p, profile);
+	profile->users = &p->n_profiles;
+	(void)atomic_fetch_add(&p->n_profiles, 1);
 	profile->accounting = p->now;
 	accounting_add(&p->total, &p->now);
 	p->now = (struct accounting){ 0 };

@@ -76,7 +76,8 @@ struct profile {
 	size_t n_locations;
 	uint64_t start_ns, end_ns; /* clock of the source: the window, or first and last sample */
 	struct accounting accounting;
-	bool separate; /* equal stacks are not counted together: each entry is one sample */
+	_Atomic size_t *users; /* counts the profiles that there are; NULL: nobody counts */
+	bool separate;	       /* equal stacks are not counted together: each entry is one sample */
 };
 
 #endif

@@ -280,13 +280,13 @@ static int open_from_memory(struct modules *modules, struct known *k, struct uw_
 
 /*
  * Open a file that is gone by its table in the store: a recording outlives the files it refers to.
- * Not done while recording, because no sample may wait for the store.
+ * Not done for walks while recording, because no sample may wait for the store.
  */
 static int open_gone(struct modules *modules, struct known *k, struct uw_object **out)
 {
 	int err = -ENOENT;
 
-	if (modules->store && !modules->keeper && k->module.kind == MODULE_FILE &&
+	if (modules->store && (!modules->keeper || k->for_names) && k->module.kind == MODULE_FILE &&
 	    k->reported.size && !k->reported_elf_off)
 		err = store_find_gone(modules->store, &k->reported, out);
 	if (err == -EPERM)
@@ -364,6 +364,8 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 		return NULL;
 	k->module.object = object;
 	k->module.build_id = *uw_object_build_id(object);
+	if (k->for_names)
+		return uw_object_get(k->module.object);
 	look_for_own_debug(modules, k);
 	modules_unite(modules, k);
 	if (k->canonical == &k->module) {

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,19 @@
  * which is a tenth of the code: 100 ms for the 120 MB of LLVM.
  */
 #define BYTES_A_READ 2048
+
+/*
+ * While recording, so many files of ended processes stay open, for programs that are run again and
+ * again; parking begins at the larger number, so that it is not done for every file.
+ */
+#define UNUSED_MAX  512
+#define UNUSED_LEFT 256
+/*
+ * A deleted file cannot be opened again: these are closed only beyond this number, or beyond a part of
+ * the files that this process may have open.
+ */
+#define DELETED_MAX  4096
+#define DELETED_PART 4
 
 static void known_free(struct known *k)
 {
@@ -68,12 +82,17 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 		struct modules **out)
 {
 	struct modules *modules = calloc(1, sizeof(*modules));
+	struct rlimit limit;
 
 	if (!modules)
 		return -ENOMEM;
 	modules->opener = opener;
 	modules->info = info;
 	modules->pin = pin;
+	modules->park_from = UNUSED_MAX;
+	modules->deleted_max = DELETED_MAX;
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur / DELETED_PART < DELETED_MAX)
+		modules->deleted_max = limit.rlim_cur / DELETED_PART;
 	modules->kernel = add(modules, MODULE_KERNEL, "[kernel]");
 	modules->unknown = add(modules, MODULE_OTHER, "[unknown]");
 	if (!modules->kernel || !modules->unknown) {
@@ -142,6 +161,8 @@ void modules_compile(struct modules *modules)
 		struct known *k = modules->known[modules->waiting[i]];
 		struct store_file file;
 
+		if (!k->module.object)
+			continue; /* parked */
 		if (uw_object_parsed(k->module.object) <
 		    code_size(k->module.object) / BYTES_A_READ) {
 			modules->waiting[left++] = k->module.id;
@@ -338,6 +359,119 @@ static void try_again(struct modules *modules, struct known *k, uint32_t pid,
 	k->open_error = modules_open_next(modules, k);
 }
 
+/* ---- files that no process has mapped any more ---------------------------------------- */
+
+bool modules_are_many(const struct modules *modules)
+{
+	return modules->pin && modules->n_open >= modules->park_from;
+}
+
+void modules_note(struct module *module)
+{
+	struct known *k = known_of(module);
+
+	k->needed = true;
+}
+
+/* Close the object and, if it can be opened again, the file; what identifies the module stays. */
+static void park(struct known *k, bool file_too)
+{
+	uw_object_put(k->module.object);
+	k->module.object = NULL;
+	if (k->module.state == MODULE_USABLE || file_too)
+		k->module.state = MODULE_NOT_OPENED;
+	if (file_too) {
+		(void)close(k->fd);
+		k->fd = -1;
+	}
+	k->parked = true;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct known *const *x = a, *const *y = b;
+
+	return ((*x)->used > (*y)->used) - ((*x)->used < (*y)->used);
+}
+
+static bool is_deleted(const struct known *k)
+{
+	struct stat st;
+
+	return !fstat(k->fd, &st) && !st.st_nlink;
+}
+
+/* Without memory nothing is parked, and it is tried again later. */
+void modules_park(struct modules *modules)
+{
+	struct known **unused = calloc(modules->n, sizeof(*unused));
+	size_t n = 0, n_parked = 0, n_deleted = 0;
+
+	modules->n_open = 0;
+	for (size_t i = 0; i < modules->n; i++) {
+		struct known *k = modules->known[i];
+
+		modules->n_open += k->fd >= 0;
+		if (unused && !k->needed && k->fd >= 0 && !k->is_shared && !k->image &&
+		    k->module.kind == MODULE_FILE)
+			unused[n++] = k;
+		k->needed = false;
+	}
+	if (n > UNUSED_LEFT)
+		qsort(unused, n, sizeof(*unused), by_use);
+	for (size_t i = n; i-- > 0;)
+		n_deleted += is_deleted(unused[i]);
+	for (size_t i = 0; i + UNUSED_LEFT < n; i++) {
+		bool deleted = is_deleted(unused[i]),
+		     close_it = !deleted || n_deleted > modules->deleted_max;
+
+		park(unused[i], close_it);
+		n_deleted -= deleted && close_it;
+		n_parked += close_it;
+	}
+	free(unused);
+	modules->n_open -= n_parked;
+	modules->park_from = modules->n_open + UNUSED_MAX - UNUSED_LEFT;
+}
+
+/* Forget how the file was looked for, so that it is looked for again. */
+static void look_again(struct known *k)
+{
+	k->parked = false;
+	if (k->fd >= 0)
+		return; /* a deleted file, which stayed open */
+	k->asked_source = k->asked_embedded = false;
+	k->next_candidate = 0;
+	k->open_error = 0;
+}
+
+void modules_unpark(struct modules *modules, const struct module *module)
+{
+	struct known *k = known_of(module);
+	const struct uw_mapping mapping = { .user = &k->module };
+
+	if (!k->parked)
+		return;
+	modules->n_open -= k->fd >= 0;
+	look_again(k);
+	k->for_names = true;
+	uw_object_put(modules_resolve(modules, &mapping));
+	k->for_names = false;
+	modules->n_open += k->fd >= 0;
+}
+
+/* A process has mapped the file of a parked module: hold it open again. */
+static void hold_again(struct modules *modules, struct known *k, uint32_t pid,
+		       const struct event_mapping *mapping)
+{
+	look_again(k);
+	if (k->fd >= 0)
+		return;
+	set_place(modules, k, pid, mapping);
+	k->open_error = modules_open_next(modules, k);
+	modules->n_open += k->fd >= 0;
+}
+
 /* Copy the vDSO's bytes, if the source has them. -ENOMEM. */
 static int copy_image(struct known *k, const struct event_mapping *mapping)
 {
@@ -370,8 +504,13 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	id = UW_HASH_FIND(i, &modules->by_identity, hash,
 			  same_identity(modules->known[i], kind, &m, view));
 	if (id != UW_HASH_NONE) {
-		try_again(modules, modules->known[id], pid, mapping);
-		return &modules->known[id]->module;
+		k = modules->known[id];
+		k->used = ++modules->tick;
+		if (k->parked)
+			hold_again(modules, k, pid, mapping);
+		else
+			try_again(modules, k, pid, mapping);
+		return &k->module;
 	}
 	k = add(modules, kind, m.path);
 	if (!k || uw_hash_add(&modules->by_identity, hash, k->module.id))
@@ -385,11 +524,13 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k->view = view;
 	k->module.pid = kind == MODULE_JIT ? pid : 0;
 	k->main_program = mapping->main_program;
+	k->used = ++modules->tick;
 	set_place(modules, k, pid, mapping);
 	if (kind == MODULE_VDSO && copy_image(k, mapping))
 		return NULL;
 	if (kind == MODULE_FILE && modules->pin)
 		k->open_error = modules_open_next(modules, k);
+	modules->n_open += k->fd >= 0;
 	return &k->module;
 }
 
@@ -433,6 +574,9 @@ void modules_unite(struct modules *modules, struct known *k)
 		(void)uw_hash_add(&modules->by_contents, hash, k->module.id);
 		return;
 	}
+	if (modules->known[id] == k)
+		return; /* it was parked meanwhile */
+	modules->known[id]->is_shared = k->is_shared = true;
 	uw_object_put(k->module.object);
 	k->module.object = uw_object_get(modules->known[id]->module.object);
 	k->canonical = &modules->known[id]->module;

@@ -6,8 +6,8 @@
  * and for a process in a container also by the container's view of the file system. Generated code
  * is identified by its process. If two modules turn out to be the same file, reported in two ways,
  * the later one refers to the earlier one (module_canonical). Modules live as long as the
- * catalogue. After frames were found in a module, the module does not change any more, so another
- * thread may read it.
+ * catalogue. After frames were found in a module, the module does not change as long as a profile has
+ * them, so another thread may read it.
  */
 #ifndef AGENT_PROCESS_MODULES_H
 #define AGENT_PROCESS_MODULES_H
@@ -75,6 +75,21 @@ void module_add_generated(struct module *module, struct uw_dynamic *dynamic);
  * name. Thread-safe.
  */
 char *module_generated_name(const struct module *module, uint64_t addr, uint64_t *start);
+
+/*
+ * A recorder holds the files of all processes. Those that no living process has mapped are closed,
+ * the longest unused first, once there are many of them: their descriptors, objects and tables.
+ * Opened again is a file when a process maps it, or when a profile with it is to get its names.
+ *
+ * modules_are_many tells that it is time. Then modules_note marks each module that a process has
+ * mapped, and modules_park closes others. Only while no other thread reads modules, that is, while
+ * there is no profile.
+ */
+bool modules_are_many(const struct modules *modules);
+void modules_note(struct module *module);
+void modules_park(struct modules *modules);
+/* Open the file of a parked module again, as far as possible. Does nothing for others. */
+void modules_unpark(struct modules *modules, const struct module *module);
 
 /* Return the descriptor of the file, for readers of symbols; -1: not open. Borrowed. */
 int module_fd(const struct module *module);

@@ -42,7 +42,12 @@ struct known { /* a module as the catalogue stores it */
 	const struct module *canonical;
 	bool stored; /* its table came from the store */
 	bool said_fault, no_elf;
-	char *jitdump; /* path reported by the process of generated code; owned; NULL: none */
+	uint64_t used;	/* modules.tick when a process mapped it last */
+	bool needed;	/* a living process has it mapped; only while parking */
+	bool parked;	/* its file and object were closed: see modules_park */
+	bool for_names; /* being opened again for its names only */
+	bool is_shared; /* another module is the same file, or this one is another's */
+	char *jitdump;	/* path reported by the process of generated code; owned; NULL: none */
 	struct uw_dynamic *generated[GENERATED_MAX]; /* latest first; NULL after the last */
 };
 
@@ -58,7 +63,11 @@ struct modules {
 	struct uw_hash_index by_contents; /* usable modules, by path and build-id */
 	struct known *kernel, *unknown;
 	uint64_t patience_ns, patience_at_ns; /* the time that was left, and when */
-	uint32_t *waiting; /* ids of modules for which a table does not pay yet */
+	uint64_t tick;			      /* counts calls of modules_get */
+	size_t n_open;	    /* files opened since the last parking, and those left open by it */
+	size_t deleted_max; /* deleted files that stay open although no process has mapped them */
+	size_t park_from;   /* when so many are open, parking is tried */
+	uint32_t *waiting;  /* ids of modules for which a table does not pay yet */
 	size_t n_waiting, room_waiting;
 	bool said_origin;
 };

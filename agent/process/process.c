@@ -111,6 +111,21 @@ size_t processes_count(const struct processes *p)
 	return p->n_processes;
 }
 
+/*
+ * A module that a later report of the same file made superfluous is shared: both count as needed.
+ */
+void processes_note_modules(const struct processes *p)
+{
+	for (uint32_t i = 0; i < p->n_processes; i++) {
+		size_t n;
+		const struct uw_mapping *mappings = uw_space_mappings(p->processes[i].space, &n);
+
+		for (size_t j = 0; j < n; j++)
+			if (mappings[j].user)
+				modules_note(mappings[j].user);
+	}
+}
+
 /* ---- the two arrays ---------------------------------------------------------- */
 
 static struct process *find_process(const struct processes *p, uint32_t pid)

@@ -40,5 +40,7 @@ int processes_thread(struct processes *processes, uint32_t pid, uint32_t tid, st
 
 uint16_t processes_machine(const struct processes *processes);
 size_t processes_count(const struct processes *processes);
+/* Mark the modules that living processes have mapped, for modules_park. */
+void processes_note_modules(const struct processes *processes);
 
 #endif

@@ -162,6 +162,7 @@ static int open_pipeline(struct recorder *r)
 		return 0;
 	walking_open_store(&walking);
 	r->store = walking.pipeline.store;
+	walking.pipeline.keep_files = o->raw;
 	walking.pipeline.on_stop = on_stop;
 	walking.pipeline.on_found = on_found;
 	walking.pipeline.ctx = r;

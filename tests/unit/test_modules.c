@@ -1,0 +1,158 @@
+/*
+ * tests/unit/test_modules.c: tests that a recorder closes the files of ended processes once they are many, and opens
+ * them again when they are needed.
+ */
+#include "agent/process/modules.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+enum { FILES = 700, MAPPED = 10, DELETED = 20 };
+
+static char dir[] = "/tmp/modules.XXXXXX";
+
+static const char *path_of(int i)
+{
+	static char path[64];
+
+	(void)snprintf(path, sizeof(path), "%s/%d", dir, i);
+	return path;
+}
+
+/* Copy a small ELF file. */
+static void copy(int i)
+{
+	int from = open("/bin/true", O_RDONLY | O_CLOEXEC);
+	int to = open(path_of(i), O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	struct stat st;
+
+	CHECK(from >= 0 && to >= 0 && !fstat(from, &st) &&
+		      sendfile(to, from, NULL, (size_t)st.st_size) == st.st_size,
+	      "copy");
+	(void)close(from);
+	(void)close(to);
+}
+
+/* The first MAPPED + DELETED files have inodes of their own; the others are links of file 0. */
+static void make_files(void)
+{
+	char first[64];
+
+	(void)snprintf(first, sizeof(first), "%s", path_of(0));
+	for (int i = 0; i < FILES; i++) {
+		if (i < MAPPED + DELETED)
+			copy(i);
+		else
+			CHECK(!link(first, path_of(i)), "link");
+	}
+}
+
+static struct module *map(struct modules *modules, int i)
+{
+	const struct event_mapping mapping = { .start = (uint64_t)(i + 1) << 20,
+					       .end = (uint64_t)(i + 2) << 20,
+					       .inode = (uint64_t)i + 1000,
+					       .path = path_of(i) };
+
+	return modules_get(modules, (uint32_t)getpid(), &mapping);
+}
+
+static bool resolves(struct modules *modules, struct module *module)
+{
+	const struct uw_mapping mapping = { .user = module };
+	struct uw_object *object = modules_resolve(modules, &mapping);
+
+	uw_object_put(object);
+	return object;
+}
+
+static size_t count_open(struct module *const *all)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < FILES; i++)
+		n += module_fd(all[i]) >= 0;
+	return n;
+}
+
+static void test_unused_files_are_closed(struct modules *modules)
+{
+	static struct module *all[FILES];
+	struct module *closed, *next;
+	size_t n;
+
+	for (int i = 0; i < FILES; i++)
+		all[i] = map(modules, i);
+	CHECK(count_open(all) == FILES, "each file is held from the first mapping on");
+	CHECK(modules_are_many(modules), "they are many");
+	for (int i = 0; i < MAPPED + DELETED; i++)
+		CHECK(resolves(modules, all[i]), "an object");
+	for (int i = MAPPED; i < MAPPED + DELETED; i++)
+		CHECK(!unlink(path_of(i)), "unlink");
+
+	for (int i = 0; i < MAPPED; i++)
+		modules_note(all[i]);
+	modules_park(modules);
+	CHECK(!modules_are_many(modules), "no longer many");
+	for (int i = 0; i < MAPPED; i++)
+		CHECK(module_fd(all[i]) >= 0 && all[i]->object, "what is mapped stays open");
+	for (int i = MAPPED; i < MAPPED + DELETED; i++)
+		CHECK(module_fd(all[i]) >= 0 && !all[i]->object,
+		      "a deleted file stays open, without its object");
+	n = count_open(all);
+	CHECK(n > 100 && n < 400, "the longest unused are closed");
+	closed = all[MAPPED + DELETED];
+	next = all[MAPPED + DELETED + 1];
+	CHECK(module_fd(closed) < 0 && module_fd(all[FILES - 1]) >= 0, "by age");
+	CHECK(closed->state == MODULE_NOT_OPENED, "as if it were not needed so far");
+
+	/* For names, and when a process maps it again. */
+	modules_unpark(modules, closed);
+	CHECK(module_fd(closed) >= 0 && closed->object && closed->state == MODULE_USABLE,
+	      "open again");
+	CHECK(module_fd(next) < 0 && map(modules, MAPPED + DELETED + 1) == next &&
+		      module_fd(next) >= 0,
+	      "mapped again: held again");
+	CHECK(resolves(modules, next) && resolves(modules, all[MAPPED]) &&
+		      all[MAPPED]->state == MODULE_USABLE,
+	      "and usable, deleted or not");
+	modules_unpark(modules, all[MAPPED + 1]);
+	CHECK(all[MAPPED + 1]->object, "a deleted file's names");
+
+	/* Nothing is noted now: all but the last ones may go, again and again. */
+	modules_park(modules);
+	modules_park(modules);
+	CHECK(!all[0]->object && module_fd(all[0]) < 0, "no longer mapped");
+	CHECK(resolves(modules, map(modules, 0)), "and mapped again");
+}
+
+int main(void)
+{
+	struct source_info info = { .kind = "live" };
+	struct opener_options options = { .live = true };
+	struct rlimit limit;
+	struct opener *opener;
+	struct modules *modules;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < 2048 && limit.rlim_max >= 2048) {
+		limit.rlim_cur = 2048;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	CHECK(mkdtemp(dir), "mkdtemp");
+	make_files();
+	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	test_unused_files_are_closed(modules);
+	modules_free(modules);
+	opener_free(opener);
+	for (int i = 0; i < FILES; i++)
+		(void)unlink(path_of(i));
+	(void)rmdir(dir);
+	return check_done();
+}
