@@ -70,15 +70,15 @@ static void pass_on(int number)
 /* Return whether a path is another path, or below that directory. ".." leads nowhere. */
 static bool is_below(const char *path, const char *directory)
 {
-	size_t n = strlen(directory);
+	size_t n = strlen(directory), whole = strlen(path);
 
-	if (strncmp(path, directory, n) != 0)
+	if (!n || strncmp(path, directory, n) != 0)
 		return false;
 	if (!path[n])
 		return true;
-	if (path[n] != '/' && (!n || directory[n - 1] != '/'))
+	if (path[n] != '/' && directory[n - 1] != '/')
 		return false;
-	return !strstr(path + n, "/../") && strcmp(path + strlen(path) - 3, "/..") != 0;
+	return !strstr(path + n - 1, "/../") && (whole < 3 || strcmp(path + whole - 3, "/..") != 0);
 }
 
 static bool may_read(const struct supervision *given, const char *path)
@@ -231,6 +231,28 @@ static void attend(struct supervisor *s, struct message *m)
 
 /* ---- workers that died ------------------------------------------------------------------- */
 
+/*
+ * Return whether a process that this signal ended may have been ended by what it read. SIGKILL: the
+ * memory was used up, or somebody sent it.
+ */
+static bool is_crash(int number)
+{
+	switch (number) {
+	case SIGSEGV:
+	case SIGBUS:
+	case SIGILL:
+	case SIGFPE:
+	case SIGABRT:
+	case SIGTRAP:
+	case SIGSYS:
+	case SIGXCPU:
+	case SIGKILL:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Store the quarantine of a file that ended a worker, so that no later run reads it. */
 static void put_in_quarantine(const struct supervisor *s, const struct reading_file *file,
 			      const char *why)
@@ -260,7 +282,8 @@ static bool refuse_what_it_read(struct supervisor *s, int number)
 {
 	struct reading_notes *r = s->reading;
 	char why[64];
-	bool any = false;
+	/* Somebody else may have killed the worker: then only this run does without the file. */
+	bool any = false, lasting = number != SIGKILL;
 
 	(void)snprintf(why, sizeof(why), "a worker that read it was ended by SIG%s",
 		       sigabbrev_np(number) ? sigabbrev_np(number) : "?");
@@ -271,10 +294,10 @@ static bool refuse_what_it_read(struct supervisor *s, int number)
 			continue;
 		/* The worker may have been taken over before it died. */
 		file->path[sizeof(file->path) - 1] = '\0';
-		log_warning("%s: %s; it is not read any more, and stays in quarantine until it "
-			    "changes",
-			    file->path, why);
-		put_in_quarantine(s, file, why);
+		log_warning("%s: %s; it is not read any more%s", file->path, why,
+			    lasting ? ", and stays in quarantine until it changes" : "");
+		if (lasting)
+			put_in_quarantine(s, file, why);
 		if (r->n_refused < READING_MAX)
 			r->refused[r->n_refused++] = *file;
 		any = true;
@@ -451,8 +474,9 @@ static int supervise(struct supervisor *s)
 		attend(s, m);
 		status = reap(s);
 		abort_outputs(s);
-		if (!WIFSIGNALED(status) || !refuse_what_it_read(s, WTERMSIG(status)) ||
-		    workers == WORKERS_MAX || !can_begin_again(s))
+		if (!WIFSIGNALED(status) || !is_crash(WTERMSIG(status)) ||
+		    !refuse_what_it_read(s, WTERMSIG(status)) || workers == WORKERS_MAX ||
+		    !can_begin_again(s))
 			end_like(s, status);
 		rewind_standard(s, output_at);
 	}

@@ -124,6 +124,31 @@ grep -q '^' "$dir/out" || fail "standard input and output: nothing was written"
 "$offwind" unwind --no-cache -q - <"$dir/x.owc" -f folded >"$dir/whole"
 [ "$(wc -l <"$dir/out")" -le "$(wc -l <"$dir/whole")" ] || fail "what the first worker wrote was not taken back"
 
+# A worker that somebody ends while it reads proves nothing about the file.
+for signal in INT KILL; do
+	python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])' env LD_PRELOAD="$dir/hostile.so" HOSTILE=stop "$offwind" unwind "$dir/x.owc" -o "$dir/y3.pb.gz" 2>"$dir/err" &
+	supervisor=$! worker=
+	until [ -n "$worker" ] || ! kill -0 $supervisor 2>/dev/null; do
+		for pid in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
+			grep -q '^State:.T' "/proc/$pid/status" 2>/dev/null && worker=$pid
+		done
+		sleep 0.01
+	done
+	kill -$signal "$worker"
+	while kill -0 $supervisor 2>/dev/null; do # a worker that follows it stops, too
+		for pid in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
+			grep -q '^State:.T' "/proc/$pid/status" 2>/dev/null && kill -CONT "$pid"
+		done
+		sleep 0.01
+	done 2>/dev/null
+	wait $supervisor
+	rc=$?
+	[ $signal = INT ] && { [ $rc = 130 ] || fail "SIGINT while reading: exit $rc"; }
+	[ "$(sqlite3 "$OFFWIND_DB" 'select count(*) from quarantine')" = 0 ] || fail "SIG$signal put a file in quarantine: $(cat "$dir/err")"
+done
+
 # ---- ends --------------------------------------------------------------------------------------------
 
 # The exit codes and signals are those of the command itself.
