@@ -75,16 +75,19 @@ static bool become(uid_t user)
 	return !setresgid(user, user, user) && !setresuid(user, user, user);
 }
 
-/* Become another user, if this process is root. In a user namespace the high numbers may not exist. */
-static int leave_user(void)
+/*
+ * Become another user, if this process is root. In a user namespace neither of the numbers may exist:
+ * its root then loses its capabilities only.
+ */
+static void leave_user(void)
 {
 	uid_t own = OWN_USER + ((uid_t)getpid() & OWN_USERS);
 
 	if (geteuid())
-		return 0;
-	if (setgroups(0, NULL))
-		return -errno;
-	return become(own) || become(NOBODY) ? 0 : -errno;
+		return;
+	(void)setgroups(0, NULL);
+	if (!become(own))
+		(void)become(NOBODY);
 }
 
 /* No program that would be executed could get a capability. Before leave_user: it takes CAP_SETPCAP. */
@@ -297,9 +300,8 @@ int sandbox_enter(void)
 	tzset();
 	leave_file_system();
 	empty_bounding_set();
-	err = leave_user();
-	if (!err)
-		err = drop_capabilities();
+	leave_user();
+	err = drop_capabilities();
 	if (!err && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		err = -errno;
 	if (err)

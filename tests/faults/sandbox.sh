@@ -53,6 +53,7 @@ attack "flame graph of a recording" "$offwind" flamegraph "$dir/x.owc" -o "$dir/
 attack "perf_to_profile" bash -c "exec -a perf_to_profile '$offwind' -f -i '$dir/x.owc' -o '$dir/z.pb'"
 user=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOSTILE_HAS_ROOT=1 "HOME=$dir/home" OFFWIND_DB=)
 attack "unwind by an ordinary user" "${user[@]}" "$dir/offwind" unwind "$dir/x.owc" -f text
+attack "unwind by the root of a user namespace" unshare -r "$dir/offwind" unwind --no-cache "$dir/x.owc" -f text
 attack "explain by an ordinary user" "${user[@]}" "$dir/offwind" explain "$dir/x.owc"
 
 # ---- what the worker holds --------------------------------------------------------------------------
