@@ -78,6 +78,20 @@ static int64_t time_of(const struct timespec *ts)
 }
 
 /*
+ * Return the device of this process's root directory; 0: unknown. It is read when the store is opened:
+ * in the sandbox, a worker has another root.
+ */
+static uint64_t own_root(void)
+{
+	static _Atomic uint64_t device;
+	struct stat root;
+
+	if (!device && !stat("/", &root))
+		device = root.st_dev;
+	return device;
+}
+
+/*
  * Return whether the inode data of this file can be trusted. A FUSE server or a network server can
  * answer anything. A disk image that a desktop user had mounted (udisks) has inodes as that user
  * wrote them; such mounts are nosuid. In a user namespace only tmpfs and overlays can be mounted: a
@@ -86,7 +100,6 @@ static int64_t time_of(const struct timespec *ts)
 static bool is_truthful(int fd, const struct stat *st)
 {
 	struct statfs fs;
-	struct stat root;
 
 	if (fstatfs(fd, &fs))
 		return false;
@@ -104,7 +117,7 @@ static bool is_truthful(int fd, const struct stat *st)
 	case MAGIC_BCACHEFS:
 		return !(fs.f_flags & ST_NOSUID);
 	case OVERLAYFS_SUPER_MAGIC: /* this process's own root, as in a container */
-		return !stat("/", &root) && root.st_dev == st->st_dev;
+		return own_root() == st->st_dev;
 	default:
 		return false;
 	}
@@ -157,6 +170,7 @@ static int64_t own_user(void)
 void identity_init(void)
 {
 	(void)own_user();
+	(void)own_root();
 }
 
 bool identity_is_trusted(int64_t owner)

@@ -26,7 +26,7 @@ int identity_of_object(struct uw_object *object, struct identity *out);
 void identity_of_file(const struct store_file *file, const struct uw_build_id *id,
 		      struct identity *out);
 
-/* Note which user runs this process, as long as it is that user: before the sandbox. */
+/* Note the user and the root directory of this process, as long as it has them: before the sandbox. */
 void identity_init(void);
 
 /*
