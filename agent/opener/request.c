@@ -23,15 +23,28 @@ void request_use(struct channels *channels)
 
 static void put_user(struct message *m, const struct opener_user *user)
 {
-	message_bytes(m, user, sizeof(*user));
+	message_number(m, (uint64_t)user->known | (uint64_t)user->reads_all << 1);
+	message_number(m, user->uid);
+	message_number(m, user->gid);
+	message_number(m, user->n_groups);
+	message_bytes(m, user->groups, sizeof(user->groups));
 }
 
+/* The other process may have been taken over: each field gets a value that it can have. */
 static void take_user(struct message *m, struct opener_user *user)
 {
-	message_take_bytes(m, user, sizeof(*user));
-	/* The other process may have been taken over: a count of its own is not believed. */
-	if (user->n_groups > OPENER_GROUPS_MAX)
+	uint64_t flags = message_take_number(m);
+
+	user->known = flags & 1;
+	user->reads_all = flags >> 1 & 1;
+	user->uid = (uint32_t)message_take_number(m);
+	user->gid = (uint32_t)message_take_number(m);
+	user->n_groups = (uint32_t)message_take_number(m);
+	message_take_bytes(m, user->groups, sizeof(user->groups));
+	if (user->n_groups > OPENER_GROUPS_MAX) {
+		user->n_groups = 0;
 		m->err = m->err ? m->err : -EBADMSG;
+	}
 }
 
 static void put_id(struct message *m, const struct uw_build_id *id)

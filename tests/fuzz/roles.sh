@@ -16,7 +16,7 @@ def number(n):
 def text(t):
     return number(-1) if t is None else number(len(t) + 1) + t.encode() + b"\0"
 
-USER = bytes(144)
+USER = bytes(4 * 8 + 32 * 4)
 ID = bytes(33)
 
 def request(what, opener=1, path="", link=None, name=None, directory=None, live=0, flag=0):
