@@ -70,15 +70,6 @@ static bool is_snapshot(int dir)
 	return true;
 }
 
-/* Open an input; "-": standard input. Return 0 or a negative code. */
-static int open_path(const char *path, int *fd)
-{
-	if (strcmp(path, "-") != 0)
-		return files_open(path, fd);
-	*fd = dup(STDIN_FILENO);
-	return *fd < 0 ? -errno : 0;
-}
-
 /*
  * Return the program that unpacks a file with these first bytes; NULL if the file is not
  * compressed.
@@ -110,7 +101,7 @@ int input_open(const char *path, struct source **out)
 	const char *name = standard ? "standard input" : path;
 	char head[SOURCE_HEAD], error[512] = "";
 	struct stat st;
-	int fd = -1, err = open_path(path, &fd);
+	int fd = -1, err = files_open(path, &fd);
 	ssize_t n;
 
 	if (!err && fstat(fd, &st))
@@ -170,7 +161,7 @@ bool input_is_recording(const char *path)
 	struct stat st;
 	int fd = -1;
 
-	if (!open_path(path, &fd) && !fstat(fd, &st)) {
+	if (!files_open(path, &fd) && !fstat(fd, &st)) {
 		/*
 		 * Other kinds of files, such as terminals, cannot be examined without consuming
 		 * their input.

@@ -51,7 +51,6 @@ struct supervisor {
 	bool reads_standard; /* standard input is an input */
 };
 
-static bool confining; /* in the worker: supervisor_confine is to do its work */
 static volatile pid_t current_worker;
 
 /*
@@ -83,10 +82,12 @@ static bool is_below(const char *path, const char *directory)
 
 static bool may_read(const struct supervision *given, const char *path)
 {
-	bool may = given->more && is_below(path, given->more);
+	bool may = false;
 
 	for (size_t i = 0; !may && i < given->n_inputs; i++)
 		may = is_below(path, given->inputs[i]);
+	for (size_t i = 0; !may && i < given->n_bases; i++)
+		may = is_below(path, given->bases[i]);
 	return may;
 }
 
@@ -186,10 +187,6 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 		if (value < OUTPUTS_MAX)
 			output_abort(&s->outputs[value]);
 		return 0;
-	case FILES_CREATE:
-		return named && may_write(s->given, path) ? output_create(path, fd) : -EPERM;
-	case FILES_TRY:
-		return named && may_write(s->given, path) ? output_try(path) : -EPERM;
 	case FILES_SCRATCH:
 		return files_scratch(fd);
 	case FILES_DONE:
@@ -522,6 +519,8 @@ int supervisor_start(const struct supervision *given)
 		s.outputs[i].fd = -1;
 	for (size_t i = 0; i < given->n_inputs; i++)
 		s.reads_standard |= !strcmp(given->inputs[i], "-");
+	for (size_t i = 0; i < given->n_bases; i++)
+		s.reads_standard |= !strcmp(given->bases[i], "-");
 	s.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
 	s.reading = mmap(NULL, sizeof(*s.reading), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -538,8 +537,7 @@ int supervisor_start(const struct supervision *given)
 	}
 	if (err < 0)
 		log_error("the sandbox cannot be made: %s", strerror(-err));
-	confining = err == 1;
-	if (confining)
+	if (err == 1)
 		prepare_worker();
 	return err < 0 ? err : 0;
 }
@@ -548,8 +546,8 @@ void supervisor_confine(void)
 {
 	int err;
 
-	if (!confining)
-		return;
+	if (!files_are_asked_for())
+		return; /* there is no worker */
 	err = sandbox_enter();
 	if (err) {
 		log_error("the sandbox cannot be entered: %s; OFFWIND_SANDBOX=off works without it",

@@ -16,7 +16,8 @@ struct supervision {
 	/* What the worker may read: these files, and what is below these directories. */
 	char *const *inputs;
 	size_t n_inputs;
-	const char *more;   /* one more input; NULL: none */
+	const char *const *bases; /* and these */
+	size_t n_bases;
 	const char *output; /* the result that it may write; NULL: none */
 	const char *db;	    /* of the store, as store_open takes it, for the quarantine; */
 	bool no_store;	    /* --no-cache */

@@ -254,25 +254,12 @@ static int flamegraph(struct options *o, struct store *store)
 	return err;
 }
 
-/* Return all profiles that are read, those to compare with too. The caller frees the array. */
-static char **inputs_of(const struct options *o, size_t *n)
-{
-	char **inputs = calloc(o->n_paths + o->n_bases, sizeof(*inputs));
-
-	*n = 0;
-	for (size_t i = 0; inputs && i < o->n_paths; i++)
-		inputs[(*n)++] = o->paths[i];
-	for (size_t i = 0; inputs && i < o->n_bases; i++)
-		inputs[(*n)++] = (char *)(uintptr_t)o->bases[i];
-	return inputs;
-}
-
 int cmd_flamegraph(int argc, char **argv)
 {
 	struct options options = { .output = "offwind.html" };
-	struct supervision given = { .n_inputs = 0 };
+	struct supervision given;
 	struct store *store = NULL;
-	char *last, **inputs;
+	char *last;
 	int rc = option_read(&option_table, argc, argv, &options);
 
 	if (rc)
@@ -286,14 +273,12 @@ int cmd_flamegraph(int argc, char **argv)
 		options.paths = &last;
 		options.n_paths = 1;
 	}
-	rc = CMD_FAILED;
-	given.inputs = inputs = inputs_of(&options, &given.n_inputs);
-	given.output = options.output;
-	if (!inputs)
-		log_error("%s", strerror(ENOMEM));
-	else if (!given_begin(&given, &store))
-		rc = flamegraph(&options, store) ? CMD_FAILED : CMD_DONE;
+	given = (struct supervision){ .inputs = options.paths,
+				      .n_inputs = options.n_paths,
+				      .bases = options.bases,
+				      .n_bases = options.n_bases,
+				      .output = options.output };
+	rc = given_begin(&given, &store) || flamegraph(&options, store) ? CMD_FAILED : CMD_DONE;
 	store_close(store);
-	free(inputs);
 	return rc;
 }

@@ -10,15 +10,16 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* --time cannot be applied to a profile, because its samples are already counted together. */
 int given_begin(const struct supervision *given, struct store **store)
 {
-	bool recording = given->more && input_is_recording(given->more);
+	bool recording = false;
 	struct walking walking = { .no_cache = false };
 	int err;
 
 	for (size_t i = 0; !recording && i < given->n_inputs; i++)
 		recording = input_is_recording(given->inputs[i]);
+	for (size_t i = 0; !recording && i < given->n_bases; i++)
+		recording = input_is_recording(given->bases[i]);
 	err = supervisor_start(given);
 	if (err)
 		return err;
@@ -29,6 +30,7 @@ int given_begin(const struct supervision *given, struct store **store)
 	return 0;
 }
 
+/* --time cannot be applied to a profile, because its samples are already counted together. */
 int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick,
 	       struct store *store)
 {

@@ -8,13 +8,15 @@
 #include "agent/cli/pick.h"
 #include "agent/export/profile/stacks.h"
 
+struct store;
+struct supervision;
+
 /*
  * Add the profile at path, "-" for standard input, as stacks_load does. Unwind the input first if
  * it is a perf.data file, a capture file, a core file or a snapshot's directory. pick selects
- * samples and works for recordings only. store is from given_begin. Return 0, or a negative code after reporting what is
- * wrong.
+ * samples and works for recordings only. store is from given_begin. Return 0, or a negative code
+ * after reporting what is wrong.
  */
-struct store;
 int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick,
 	       struct store *store);
 
@@ -23,7 +25,6 @@ int given_load(struct stacks *stacks, const char *path, bool base, struct pick *
  * input is a recording. The store is then for given_load, and the caller closes it; else it is NULL.
  * Return 0 or a negative code after reporting it.
  */
-struct supervision;
 int given_begin(const struct supervision *supervision, struct store **store);
 
 /*

@@ -316,14 +316,7 @@ static int check(const char *path)
 {
 	struct pprof_file *file = NULL;
 	char error[PPROF_ERROR_SIZE];
-	int fd = -1, err = 0;
-
-	if (strcmp(path, "-") != 0) {
-		err = files_open(path, &fd);
-	} else {
-		fd = dup(STDIN_FILENO);
-		err = fd < 0 ? -errno : 0;
-	}
+	int fd, err = files_open(path, &fd);
 
 	if (err) {
 		log_error("%s: %s", path, strerror(-err));
@@ -467,9 +460,11 @@ int cmd_report(int argc, char **argv)
 		char **paths = optind < argc ? argv + optind : &last;
 		int n_paths = optind < argc ? argc - optind : 1;
 
+		const char *base = o.base;
 		struct supervision given = { .inputs = paths,
 					     .n_inputs = (size_t)n_paths,
-					     .more = o.base,
+					     .bases = &base,
+					     .n_bases = base != NULL,
 					     .output = o.output ? o.output : "-" };
 		struct store *store = NULL;
 		int err = given_begin(&given, &store);

@@ -117,11 +117,8 @@ static int create_beside(const char *path, char **temporary, int *fd)
 int output_create(const char *path, int *fd)
 {
 	char *temporary;
-	int created, err;
+	int created, err = open_there(path, fd);
 
-	if (files_are_asked_for())
-		return files_create(path, fd);
-	err = open_there(path, fd);
 	if (err != -ENOENT)
 		return err;
 	err = create_beside(path, &temporary, &created);
@@ -146,23 +143,14 @@ int output_begin(struct output *out, const char *path, bool in_place)
 	out->path = strdup(path);
 	if (!out->path)
 		return -ENOMEM;
+	if (files_are_asked_for()) {
+		err = files_output(path, in_place, &out->fd, &out->number);
+		out->elsewhere = !err;
+		return err;
+	}
 	err = in_place ? open_in_place(path, &out->fd) : open_there(path, &out->fd);
 	if (err == -ENOENT && !in_place)
 		err = create_beside(path, &out->temporary, &out->fd);
-	return err;
-}
-
-/* Begin a result through the supervisor. */
-static int begin_elsewhere(struct output *out, const char *path, bool in_place)
-{
-	int err;
-
-	*out = empty;
-	out->path = strdup(path);
-	if (!out->path)
-		return -ENOMEM;
-	err = files_output(path, in_place, &out->fd, &out->number);
-	out->elsewhere = !err;
 	return err;
 }
 
@@ -175,8 +163,6 @@ static int open_as(struct output *out, const char *path, bool in_place)
 		*out = empty;
 		out->fd = dup(STDOUT_FILENO);
 		err = out->fd < 0 ? -errno : 0;
-	} else if (files_are_asked_for()) {
-		err = begin_elsewhere(out, path, in_place);
 	} else {
 		err = output_begin(out, path, in_place);
 	}
@@ -210,12 +196,6 @@ int output_try(const char *path)
 	if (!strcmp(path, "-") ||
 	    (!lstat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 		return 0;
-	if (files_are_asked_for()) {
-		err = files_try(path);
-		if (err)
-			log_unwritable(path, err);
-		return err;
-	}
 	err = output_open(&out, path);
 	output_abort(&out);
 	return err;
@@ -257,10 +237,17 @@ static int finish(struct output *out)
 
 int output_rename(struct output *out)
 {
-	if (out->temporary && rename(out->temporary, out->path))
-		return -errno;
+	int err = 0;
+
+	if (out->elsewhere)
+		err = files_commit(out->number);
+	else if (out->temporary && rename(out->temporary, out->path))
+		err = -errno;
+	if (err)
+		return err;
 	free(out->temporary);
 	out->temporary = NULL;
+	out->elsewhere = false;
 	return 0;
 }
 
@@ -269,11 +256,9 @@ int output_commit(struct output *out)
 	int err = finish(out);
 
 	if (!err)
-		err = out->elsewhere ? files_commit(out->number) : output_rename(out);
+		err = output_rename(out);
 	if (err)
 		log_unwritable(out->path, err);
-	else
-		out->elsewhere = false;
 	output_abort(out);
 	return err;
 }

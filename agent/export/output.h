@@ -52,8 +52,8 @@ int output_create(const char *path, int *fd);
  */
 int output_not_terminal(const char *command, const char *path);
 /*
- * For the supervisor, which begins and completes results for a worker that writes them: open the file
- * here, in_place or not; and give a complete file its name.
+ * The parts of these without messages and without "-", for the supervisor, which does them for its
+ * worker: open the file, in_place or not; and give a complete file its name.
  */
 int output_begin(struct output *out, const char *path, bool in_place);
 int output_rename(struct output *out);

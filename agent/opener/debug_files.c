@@ -257,11 +257,8 @@ int opener_fetched_debug(struct opener *opener, const struct uw_build_id *build_
 					   .opener = opener->number,
 					   .id = *build_id,
 					   .fd = -1 };
-		struct reply reply;
 
-		err = request_call(&request, &reply);
-		if (!err)
-			*fd = reply.fd;
+		err = request_file(&request, NULL, fd);
 	} else {
 		err = fetcher_take(opener->fetcher, build_id, fd);
 	}
@@ -343,14 +340,10 @@ int opener_open_named(struct opener *opener, const struct opener_file *file, int
 					   .name = name,
 					   .flag = build_id != NULL,
 					   .fd = from };
-		struct reply reply;
 
 		if (build_id)
 			request.id = *build_id;
-		err = request_call(&request, &reply);
-		if (!err)
-			*fd = reply.fd;
-		return err;
+		return request_file(&request, NULL, fd);
 	}
 	(void)places_process(opener, file->pid, &process);
 	err = open_named(opener, places_user(opener, file, &process), from, directory, name,
@@ -372,12 +365,8 @@ int opener_open_suffixed(struct opener *opener, const struct opener_file *file, 
 					   .file = *file,
 					   .name = suffix,
 					   .fd = from };
-		struct reply reply;
 
-		err = request_call(&request, &reply);
-		if (!err)
-			*fd = reply.fd;
-		return err;
+		return request_file(&request, NULL, fd);
 	}
 	if (path_of(from, path, sizeof(path) - 16) || strlen(suffix) > 15)
 		return -ENOENT;

@@ -98,17 +98,6 @@ static bool is_tmp_served(uint32_t pid, int root)
 	return is;
 }
 
-/* Ask the opener's process to open a file. */
-static int ask_elsewhere(struct request *request, int *fd)
-{
-	struct reply reply;
-	int err = request_call(request, &reply);
-
-	if (!err)
-		*fd = reply.fd;
-	return err;
-}
-
 int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
 		    const struct opener_user *user, int *fd)
 {
@@ -125,7 +114,7 @@ int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
 					   .user = *user,
 					   .fd = -1 };
 
-		return ask_elsewhere(&request, fd);
+		return request_file(&request, NULL, fd);
 	}
 	lives = !places_process(opener, pid, &process) && process.root >= 0;
 	/*
@@ -172,7 +161,7 @@ int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_use
 
 		if (user)
 			request.user = *user;
-		return ask_elsewhere(&request, fd);
+		return request_file(&request, NULL, fd);
 	}
 	(void)places_process(opener, pid, &process);
 	if (!opener->symfs)

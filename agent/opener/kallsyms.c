@@ -18,20 +18,11 @@
 static int ask_elsewhere(const struct opener *opener, enum request_what what,
 			 const struct uw_build_id *id, unsigned int *next, int *fd)
 {
-	struct request request = {
-		.what = what, .opener = opener->number, .next = next ? *next : 0, .fd = -1
-	};
-	struct reply reply;
-	int err;
+	struct request request = { .what = what, .opener = opener->number, .fd = -1 };
 
 	if (id)
 		request.id = *id;
-	err = request_call(&request, &reply);
-	if (next)
-		*next = (unsigned int)reply.number;
-	if (!err)
-		*fd = reply.fd;
-	return err;
+	return request_file(&request, next, fd);
 }
 
 int opener_kallsyms(struct opener *opener, int *fd)

@@ -267,24 +267,6 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	return -ENOENT;
 }
 
-/* Ask the opener's process for the next candidate. */
-static int open_elsewhere(const struct opener *opener, const struct opener_file *file,
-			  unsigned int *next, int *fd)
-{
-	struct request request = { .what = REQUEST_OPEN,
-				   .opener = opener->number,
-				   .file = *file,
-				   .next = *next,
-				   .fd = -1 };
-	struct reply reply;
-	int err = request_call(&request, &reply);
-
-	*next = (unsigned int)reply.number;
-	if (!err)
-		*fd = reply.fd;
-	return err;
-}
-
 int opener_open(struct opener *opener, const struct opener_file *file, unsigned int *next, int *fd)
 {
 	struct place_process process = { .root = -1 };
@@ -292,7 +274,11 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 	int worst = -ENOENT;
 
 	if (opener->number)
-		return open_elsewhere(opener, file, next, fd);
+		return request_file(&(struct request){ .what = REQUEST_OPEN,
+						       .opener = opener->number,
+						       .file = *file,
+						       .fd = -1 },
+				    next, fd);
 	if (opener->live && opener_device_is_served(file->pid, file->major, file->minor)) {
 		*next = N_CANDIDATES;
 		return -EREMOTEIO;

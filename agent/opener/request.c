@@ -211,6 +211,21 @@ int request_call(struct request *request, struct reply *reply)
 	return err == -EPIPE ? -EIO : err;
 }
 
+int request_file(struct request *request, unsigned int *next, int *fd)
+{
+	struct reply reply;
+	int err;
+
+	if (next)
+		request->next = *next;
+	err = request_call(request, &reply);
+	if (next)
+		*next = (unsigned int)reply.number;
+	if (!err)
+		*fd = reply.fd;
+	return err;
+}
+
 int request_new(const struct opener_options *options, uint64_t *number)
 {
 	struct request request = { .what = REQUEST_NEW, .options = *options, .fd = -1 };
@@ -348,28 +363,39 @@ static int only_code(int err, uint64_t elf_off, int *fd)
 	return -ENOTSUP;
 }
 
-/* Open candidates until one can be code, in the way that what says. */
+/* Open the next candidate, of the file or of its debug file. */
+static int open_next(struct request_server *s, struct opener *opener, const struct request *r,
+		     unsigned int *next, struct reply *reply)
+{
+	int err;
+
+	if (opener->symfs)
+		(void)pthread_mutex_lock(&s->symfs);
+	err = r->what == REQUEST_OPEN ? opener_open(opener, &r->file, next, &reply->fd)
+				      : opener_open_debug(opener, &r->file, r->link, next,
+							  &reply->linked, &reply->fd);
+	if (opener->symfs)
+		(void)pthread_mutex_unlock(&s->symfs);
+	return err;
+}
+
+/* Open candidates until one can be code. -ENOTSUP: there are candidates, but none can. */
 static int open_code(struct request_server *s, struct opener *opener, const struct request *r,
 		     struct reply *reply)
 {
 	unsigned int next = (unsigned int)r->next;
-	int worst = 0, err;
+	int refused = 0, err;
 
-	do {
-		if (opener->symfs)
-			(void)pthread_mutex_lock(&s->symfs);
-		err = r->what == REQUEST_OPEN ? opener_open(opener, &r->file, &next, &reply->fd)
-					      : opener_open_debug(opener, &r->file, r->link, &next,
-								  &reply->linked, &reply->fd);
-		if (opener->symfs)
-			(void)pthread_mutex_unlock(&s->symfs);
+	for (;;) {
+		err = open_next(s, opener, r, &next, reply);
 		if (err)
 			break;
-		err = only_code(0, r->file.elf_off, &reply->fd);
-		worst = err;
-	} while (err);
+		refused = only_code(0, r->file.elf_off, &reply->fd);
+		if (!refused)
+			break;
+	}
 	reply->number = next;
-	return err && worst ? worst : err;
+	return refused ? refused : err;
 }
 
 /* Call the function that the request names. */

@@ -52,7 +52,7 @@ struct request {
 	uint64_t opener; /* number of the opener in its process */
 	struct opener_options options;
 	struct opener_file file;
-	struct opener_user user; /* file.user */
+	struct opener_user user; /* of perf maps and jitdump files; file has its own */
 	struct uw_build_id id;
 	const char *link, *name, *directory;
 	uint64_t next;
@@ -73,5 +73,10 @@ struct reply {
 int request_new(const struct opener_options *options, uint64_t *number);
 /* Send a request and wait for its reply. Return reply->err, or the error of the connection. */
 int request_call(struct request *request, struct reply *reply);
+/*
+ * Do the same for a file: *fd, and *next if the request is for the next candidate (else NULL). *fd is
+ * unchanged on failure.
+ */
+int request_file(struct request *request, unsigned int *next, int *fd);
 
 #endif

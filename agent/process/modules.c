@@ -394,7 +394,7 @@ static int by_use(const void *a, const void *b)
 	return ((*x)->used > (*y)->used) - ((*x)->used < (*y)->used);
 }
 
-static bool is_deleted(const struct known *k)
+static bool is_unlinked(const struct known *k)
 {
 	struct stat st;
 
@@ -413,20 +413,21 @@ void modules_park(struct modules *modules)
 
 		modules->n_open += k->fd >= 0;
 		if (unused && !k->needed && k->fd >= 0 && !k->is_shared && !k->image &&
-		    k->module.kind == MODULE_FILE)
+		    k->module.kind == MODULE_FILE) {
+			k->unlinked = is_unlinked(k);
+			n_deleted += k->unlinked;
 			unused[n++] = k;
+		}
 		k->needed = false;
 	}
 	if (n > UNUSED_LEFT)
 		qsort(unused, n, sizeof(*unused), by_use);
-	for (size_t i = n; i-- > 0;)
-		n_deleted += is_deleted(unused[i]);
 	for (size_t i = 0; i + UNUSED_LEFT < n; i++) {
-		bool deleted = is_deleted(unused[i]),
-		     close_it = !deleted || n_deleted > modules->deleted_max;
+		bool unlinked = unused[i]->unlinked;
+		bool close_it = !unlinked || n_deleted > modules->deleted_max;
 
 		park(unused[i], close_it);
-		n_deleted -= deleted && close_it;
+		n_deleted -= unlinked && close_it;
 		n_parked += close_it;
 	}
 	free(unused);

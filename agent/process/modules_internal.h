@@ -44,6 +44,7 @@ struct known { /* a module as the catalogue stores it */
 	bool said_fault, no_elf;
 	uint64_t used;	/* modules.tick when a process mapped it last */
 	bool needed;	/* a living process has it mapped; only while parking */
+	bool unlinked;	/* its file has no name any more; only while parking */
 	bool parked;	/* its file and object were closed: see modules_park */
 	bool for_names; /* being opened again for its names only */
 	bool is_shared; /* another module is the same file, or this one is another's */

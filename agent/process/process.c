@@ -111,9 +111,6 @@ size_t processes_count(const struct processes *p)
 	return p->n_processes;
 }
 
-/*
- * A module that a later report of the same file made superfluous is shared: both count as needed.
- */
 void processes_note_modules(const struct processes *p)
 {
 	for (uint32_t i = 0; i < p->n_processes; i++) {

@@ -98,6 +98,7 @@ static void *answer(void *ctx)
 	return NULL;
 }
 
+/* The first channel is answered on this thread, each other one on a thread of its own. */
 void channels_answer(struct channels *c, channel_handle_fn handle, void *ctx)
 {
 	struct answering *all = calloc(c->n, sizeof(*all));
@@ -106,22 +107,17 @@ void channels_answer(struct channels *c, channel_handle_fn handle, void *ctx)
 
 	for (size_t i = 0; i < c->n; i++)
 		close_end(&c->channel[i].ask);
-	if (all && c->n == 1) {
-		all[0] = (struct answering){ c->channel[0].answer, handle, ctx };
-		(void)answer(&all[0]);
-		free(threads);
-		free(all);
-		return;
-	}
 	for (; all && threads && n < c->n; n++) {
 		all[n] = (struct answering){ c->channel[n].answer, handle, ctx };
-		if (pthread_create(&threads[n], NULL, answer, &all[n]))
+		if (n && pthread_create(&threads[n], NULL, answer, &all[n]))
 			break;
 	}
 	/* Fewer threads mean fewer channels: calls on the others fail at once. */
 	for (size_t i = n; i < c->n; i++)
 		close_end(&c->channel[i].answer);
-	for (size_t i = 0; i < n; i++)
+	if (n)
+		(void)answer(&all[0]);
+	for (size_t i = 1; i < n; i++)
 		(void)pthread_join(threads[i], NULL);
 	free(threads);
 	free(all);

@@ -3,8 +3,7 @@
  *
  * A channel is a pair of connected sockets, made before the fork. Several threads may ask at once: each
  * takes a free channel, and waits for one if all are taken. At the other end each channel has a thread,
- * so a request that never ends, for a file that does not answer, occupies one channel. With one channel
- * there is no other thread than that which answers.
+ * so a request that never ends, for a file that does not answer, occupies one channel.
  */
 #ifndef AGENT_ROLE_CHANNEL_H
 #define AGENT_ROLE_CHANNEL_H

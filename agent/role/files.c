@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -95,11 +96,12 @@ static int call(const struct call *c)
 
 int files_open(const char *path, int *fd)
 {
+	bool standard = !strcmp(path, "-");
 	int opened;
 
-	if (supervisor >= 0)
+	if (supervisor >= 0 && !standard)
 		return CALL(.what = FILES_OPEN, .text = path, .fd = fd);
-	opened = open(path, O_RDONLY | O_CLOEXEC);
+	opened = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
 	if (opened < 0)
 		return -errno;
 	*fd = opened;
@@ -167,16 +169,6 @@ int files_commit(uint64_t number)
 void files_abort(uint64_t number)
 {
 	(void)CALL(.what = FILES_ABORT, .value = number);
-}
-
-int files_create(const char *path, int *fd)
-{
-	return CALL(.what = FILES_CREATE, .text = path, .fd = fd);
-}
-
-int files_try(const char *path)
-{
-	return CALL(.what = FILES_TRY, .text = path);
 }
 
 void files_tell(enum files_request what, files_put_fn put, void *ctx)

@@ -20,8 +20,6 @@ enum files_request {
 	FILES_OUTPUT,
 	FILES_COMMIT,
 	FILES_ABORT,
-	FILES_CREATE,
-	FILES_TRY,
 	FILES_ADVISE,
 	FILES_DONE,
 };
@@ -30,7 +28,10 @@ enum files_request {
 void files_ask(int socket);
 bool files_are_asked_for(void); /* whether there is a supervisor */
 
-/* Open a file or a directory for reading. Return 0 or a negative code; -EPERM: nobody named it. */
+/*
+ * Open a file or a directory for reading; "-": standard input. Return 0 or a negative code; -EPERM:
+ * nobody named it.
+ */
 int files_open(const char *path, int *fd);
 /* Open a file or directory in an open directory. name has no slash. Never waits. */
 int files_open_in(int directory, const char *name, bool follow_link, int *fd);
@@ -51,8 +52,6 @@ int files_scratch(int *fd);
 int files_output(const char *path, bool in_place, int *fd, uint64_t *number);
 int files_commit(uint64_t number);
 void files_abort(uint64_t number);
-int files_create(const char *path, int *fd);
-int files_try(const char *path);
 
 /* Send the supervisor a request that has fields of its own, which put writes, and no result. */
 struct message;

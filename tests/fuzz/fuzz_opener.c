@@ -1,7 +1,8 @@
 /*
- * tests/fuzz/fuzz_opener.c: fuzzes the opener's process with what a worker that was taken over could send. The
- * input is one message or several, each after its length (two bytes, little-endian). Whatever is asked for, only files that
- * can be code, jitdump files, perf maps and the kernel's symbols are given out.
+ * tests/fuzz/fuzz_opener.c: fuzzes the opener's process with what a worker that was taken over could
+ * send. The input is one message or several, each after its length (two bytes, little-endian).
+ * Whatever is asked for, only files that can be code, jitdump files, perf maps and the kernel's
+ * symbols are given out.
  */
 #include "agent/opener/request.h"
 

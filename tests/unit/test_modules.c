@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_modules.c: tests that a recorder closes the files of ended processes once they are many, and opens
- * them again when they are needed.
+ * tests/unit/test_modules.c: tests that a recorder closes the files of ended processes once they are
+ * many, and opens them again when they are needed.
  */
 #include "agent/process/modules.h"
 

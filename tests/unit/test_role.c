@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_role.c: tests the messages between offwind's processes, and the opener's process: what it
- * gives out, and that nothing in a request can harm it.
+ * tests/unit/test_role.c: tests the messages between offwind's processes, and the opener's process:
+ * what it gives out, and that nothing in a request can harm it.
  */
 #include "agent/opener/request.h"
 #include "agent/role/channel.h"

@@ -312,14 +312,8 @@ int stacks_load_fd(struct stacks *s, int fd, const char *name, bool base)
 
 int stacks_load(struct stacks *s, const char *path, bool base)
 {
-	int fd = -1, err = 0;
+	int fd, err = files_open(path, &fd);
 
-	if (strcmp(path, "-") != 0) {
-		err = files_open(path, &fd);
-	} else {
-		fd = dup(STDIN_FILENO);
-		err = fd < 0 ? -errno : 0;
-	}
 	if (err) {
 		log_error("%s: %s", path, strerror(-err));
 		return err;
