@@ -5,19 +5,30 @@
  */
 #include "bpf/kernel.h"
 
-/* "name+0xoffset/0xsize [module]" (KSYM_SYMBOL_LEN is about 600), or only the address. */
-char text[640] = "";
+/*
+ * "name+0xoffset/0xsize [module]" (KSYM_SYMBOL_LEN is about 600), or only the address. It is a map and
+ * not a variable, because without any map libbpf 1.1 goes on, and crashes, when memory ends while it
+ * reads this file.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, char[640]);
+} texts SEC(".maps");
 
 /*
- * Write the symbol of the address in args[0] to text. Return the length of the text, or a negative
+ * Write the symbol of the address in args[0] to the text. Return the length of the text, or a negative
  * errno value.
  */
 SEC("raw_tp")
 int name_address(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u64 addr = ctx->args[0];
+	__u32 zero = 0;
+	char *text = bpf_map_lookup_elem(&texts, &zero);
 
-	return (int)BPF_SNPRINTF(text, sizeof(text), "%pS", addr);
+	return text ? (int)BPF_SNPRINTF(text, 640, "%pS", addr) : -1;
 }
 
 char LICENSE[] SEC("license") = "GPL";

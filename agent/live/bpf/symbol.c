@@ -23,8 +23,13 @@
 
 struct live_symbols {
 	struct symbol *skeleton;
-	char text[sizeof(((struct symbol__bss *)0)->text)];
+	char *text; /* a copy of the program's; owned */
 };
+
+static size_t text_size(const struct live_symbols *symbols)
+{
+	return bpf_map__value_size(symbols->skeleton->maps.texts);
+}
 
 int live_symbols_new(struct live_symbols **out)
 {
@@ -34,8 +39,10 @@ int live_symbols_new(struct live_symbols **out)
 	if (!symbols)
 		return -ENOTSUP;
 	symbols->skeleton = symbol__open_and_load();
-	if (!symbols->skeleton) {
-		free(symbols);
+	if (symbols->skeleton)
+		symbols->text = calloc(1, text_size(symbols));
+	if (!symbols->text) {
+		live_symbols_free(symbols);
 		return -ENOTSUP;
 	}
 	*out = symbols;
@@ -47,6 +54,7 @@ void live_symbols_free(struct live_symbols *symbols)
 	if (!symbols)
 		return;
 	symbol__destroy(symbols->skeleton);
+	free(symbols->text);
 	free(symbols);
 }
 
@@ -97,10 +105,11 @@ int live_symbols_find(struct live_symbols *symbols, uint64_t addr, struct source
 	uint64_t args[1] = { addr };
 	LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = args, .ctx_size_in = sizeof(args));
 	int fd = bpf_program__fd(symbols->skeleton->progs.name_address);
+	const uint32_t zero = 0;
 
-	if (bpf_prog_test_run_opts(fd, &options))
+	if (bpf_prog_test_run_opts(fd, &options) ||
+	    bpf_map_lookup_elem(bpf_map__fd(symbols->skeleton->maps.texts), &zero, symbols->text))
 		return -ENOTSUP;
-	memcpy(symbols->text, symbols->skeleton->bss->text, sizeof(symbols->text));
-	symbols->text[sizeof(symbols->text) - 1] = '\0';
+	symbols->text[text_size(symbols) - 1] = '\0';
 	return live_symbol_parse(symbols->text, addr, out);
 }
