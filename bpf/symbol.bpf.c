@@ -4,6 +4,7 @@
  * never attached: the agent runs it once for each address.
  */
 #include "bpf/kernel.h"
+#include "schema/capture.h"
 
 /*
  * "name+0xoffset/0xsize [module]" (KSYM_SYMBOL_LEN is about 600), or only the address. It is a map and
@@ -14,7 +15,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, char[640]);
+	__type(value, char[CAPTURE_SYMBOL_TEXT]);
 } texts SEC(".maps");
 
 /*
@@ -28,7 +29,7 @@ int name_address(struct bpf_raw_tracepoint_args *ctx)
 	__u32 zero = 0;
 	char *text = bpf_map_lookup_elem(&texts, &zero);
 
-	return text ? (int)BPF_SNPRINTF(text, 640, "%pS", addr) : -1;
+	return text ? (int)BPF_SNPRINTF(text, CAPTURE_SYMBOL_TEXT, "%pS", addr) : -1;
 }
 
 char LICENSE[] SEC("license") = "GPL";

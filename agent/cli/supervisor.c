@@ -80,14 +80,21 @@ static bool is_below(const char *path, const char *directory)
 	return !strstr(path + n - 1, "/../") && (whole < 3 || strcmp(path + whole - 3, "/..") != 0);
 }
 
+const char *supervision_input(const struct supervision *given, size_t i)
+{
+	if (i < given->n_inputs)
+		return given->inputs[i];
+	i -= given->n_inputs;
+	return i < given->n_bases ? given->bases[i] : NULL;
+}
+
 static bool may_read(const struct supervision *given, const char *path)
 {
+	const char *input;
 	bool may = false;
 
-	for (size_t i = 0; !may && i < given->n_inputs; i++)
-		may = is_below(path, given->inputs[i]);
-	for (size_t i = 0; !may && i < given->n_bases; i++)
-		may = is_below(path, given->bases[i]);
+	for (size_t i = 0; !may && (input = supervision_input(given, i)); i++)
+		may = is_below(path, input);
 	return may;
 }
 
@@ -510,6 +517,7 @@ static void prepare_worker(void)
 int supervisor_start(const struct supervision *given)
 {
 	static struct supervisor s; /* too large for the stack, and needed until the end */
+	const char *input;
 	int err;
 
 	if (is_off())
@@ -517,10 +525,8 @@ int supervisor_start(const struct supervision *given)
 	s = (struct supervisor){ .given = given, .socket = -1, .standard = -1, .input_at = -1 };
 	for (size_t i = 0; i < OUTPUTS_MAX; i++)
 		s.outputs[i].fd = -1;
-	for (size_t i = 0; i < given->n_inputs; i++)
-		s.reads_standard |= !strcmp(given->inputs[i], "-");
-	for (size_t i = 0; i < given->n_bases; i++)
-		s.reads_standard |= !strcmp(given->bases[i], "-");
+	for (size_t i = 0; (input = supervision_input(given, i)); i++)
+		s.reads_standard |= !strcmp(input, "-");
 	s.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
 	s.reading = mmap(NULL, sizeof(*s.reading), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);

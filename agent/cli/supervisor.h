@@ -23,6 +23,9 @@ struct supervision {
 	bool no_store;	    /* --no-cache */
 };
 
+/* Return input number i, or the base after the inputs; NULL: there are not so many. */
+const char *supervision_input(const struct supervision *supervision, size_t i);
+
 /*
  * Fork. Return 0 in the worker, which the caller is from now on; it still has all rights, until it
  * calls supervisor_confine. Never returns in the supervisor, which ends with the worker's exit code.

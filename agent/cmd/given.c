@@ -12,14 +12,13 @@
 
 int given_begin(const struct supervision *given, struct store **store)
 {
+	const char *input;
 	bool recording = false;
 	struct walking walking = { .no_cache = false };
 	int err;
 
-	for (size_t i = 0; !recording && i < given->n_inputs; i++)
-		recording = input_is_recording(given->inputs[i]);
-	for (size_t i = 0; !recording && i < given->n_bases; i++)
-		recording = input_is_recording(given->bases[i]);
+	for (size_t i = 0; !recording && (input = supervision_input(given, i)); i++)
+		recording = input_is_recording(input);
 	err = supervisor_start(given);
 	if (err)
 		return err;

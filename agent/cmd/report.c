@@ -460,11 +460,10 @@ int cmd_report(int argc, char **argv)
 		char **paths = optind < argc ? argv + optind : &last;
 		int n_paths = optind < argc ? argc - optind : 1;
 
-		const char *base = o.base;
 		struct supervision given = { .inputs = paths,
 					     .n_inputs = (size_t)n_paths,
-					     .bases = &base,
-					     .n_bases = base != NULL,
+					     .bases = &o.base,
+					     .n_bases = o.base != NULL,
 					     .output = o.output ? o.output : "-" };
 		struct store *store = NULL;
 		int err = given_begin(&given, &store);

@@ -2,6 +2,7 @@
 #include "agent/live/bpf/symbol.h"
 
 #include "agent/live/system/feature.h"
+#include "schema/capture.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -23,13 +24,8 @@
 
 struct live_symbols {
 	struct symbol *skeleton;
-	char *text; /* a copy of the program's; owned */
+	char text[CAPTURE_SYMBOL_TEXT]; /* a copy of the program's */
 };
-
-static size_t text_size(const struct live_symbols *symbols)
-{
-	return bpf_map__value_size(symbols->skeleton->maps.texts);
-}
 
 int live_symbols_new(struct live_symbols **out)
 {
@@ -39,10 +35,8 @@ int live_symbols_new(struct live_symbols **out)
 	if (!symbols)
 		return -ENOTSUP;
 	symbols->skeleton = symbol__open_and_load();
-	if (symbols->skeleton)
-		symbols->text = calloc(1, text_size(symbols));
-	if (!symbols->text) {
-		live_symbols_free(symbols);
+	if (!symbols->skeleton) {
+		free(symbols);
 		return -ENOTSUP;
 	}
 	*out = symbols;
@@ -54,7 +48,6 @@ void live_symbols_free(struct live_symbols *symbols)
 	if (!symbols)
 		return;
 	symbol__destroy(symbols->skeleton);
-	free(symbols->text);
 	free(symbols);
 }
 
@@ -110,6 +103,6 @@ int live_symbols_find(struct live_symbols *symbols, uint64_t addr, struct source
 	if (bpf_prog_test_run_opts(fd, &options) ||
 	    bpf_map_lookup_elem(bpf_map__fd(symbols->skeleton->maps.texts), &zero, symbols->text))
 		return -ENOTSUP;
-	symbols->text[text_size(symbols) - 1] = '\0';
+	symbols->text[sizeof(symbols->text) - 1] = '\0';
 	return live_symbol_parse(symbols->text, addr, out);
 }
