@@ -3,16 +3,14 @@
 
 #include "agent/clock.h"
 #include "agent/ending.h"
+#include "agent/role/files.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -43,32 +41,6 @@ struct shared {
 
 /* abandoned threads that still run */
 static atomic_uint n_left;
-
-/*
- * Return how many nanoseconds a thread of this process has waited for a CPU so far, from the
- * second field of its schedstat (Linux Documentation/scheduler/sched-stats.rst). Return 0 if tid
- * is 0 or the kernel does not provide the file.
- */
-static uint64_t waited_ns(int tid)
-{
-	char path[64], text[96];
-	uint64_t waited = 0;
-	ssize_t n = -1;
-	int fd;
-
-	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", tid);
-	fd = tid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	if (fd >= 0) {
-		n = read(fd, text, sizeof(text) - 1);
-		(void)close(fd);
-	}
-	if (n > 0) {
-		text[n] = '\0';
-		if (sscanf(text, "%*u %" SCNu64, &waited) != 1)
-			waited = 0;
-	}
-	return waited;
-}
 
 static void free_shared(struct shared *s)
 {
@@ -127,7 +99,7 @@ static void wait_for(struct shared *s, uint64_t limit_ns)
 		uint64_t now = now_ns(), wall = now - began, waited, used, left;
 		struct timespec until;
 
-		waited = wall < LOOK_NS ? 0 : waited_ns(atomic_load(&s->tid));
+		waited = wall < LOOK_NS ? 0 : files_waited_ns(atomic_load(&s->tid));
 		used = waited < wall ? wall - waited : 0;
 		/*
 		 * Charge only what was not charged yet. used can fall, when the kernel adds to the

@@ -87,10 +87,11 @@ static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu
 	__u32 tid = (__u32)id, uid, word;
 	struct comm comm = {};
 
-	if (id >> 32 == self_pid) {
-		add(&count->filtered_self, 1);
-		return false;
-	}
+	for (int i = 0; i < CAPTURE_SELF_MAX; i++)
+		if (id >> 32 == self_pids[i]) {
+			add(&count->filtered_self, 1);
+			return false;
+		}
 	if (filters & CAPTURE_FILTER_TASK && !bpf_map_lookup_elem(&threads, &tid) &&
 	    !wanted(id >> 32, task)) {
 		add(&count->filtered_process, 1);

@@ -12,8 +12,7 @@
 /* Set by the agent before loading. The verifier sees these as constants. */
 const volatile __u32 stack_max = CAPTURE_STACK_DEFAULT;
 const volatile __u64 wake_bytes = 1 << 20; /* wake the reader when the ring holds so many bytes */
-const volatile __u32 self_pid = 0;
-const volatile __u32 filters = 0; /* enum capture_filter */
+const volatile __u32 filters = 0;	   /* enum capture_filter */
 const volatile struct capture_cgroup wanted_cgroups[CAPTURE_CGROUPS_MAX] = {};
 const volatile __u64 wanted_cpus[CAPTURE_CPUS_MAX / 64] = {};
 /* Tracepoints and probes: take one in so many. */
@@ -68,6 +67,9 @@ static __always_inline void add(__u64 *counter, __u64 n)
  * ring. If a wakeup is lost nevertheless, the agent's timer makes it read the ring.
  */
 __u32 wake_asked = 0;
+
+/* Offwind's own processes, which the agent writes. Each is there, some more than once. */
+__u32 self_pids[CAPTURE_SELF_MAX] = {};
 
 /*
  * Write a record to the ring, but leave reserve bytes of the ring free. Return 0, or a negative

@@ -48,6 +48,7 @@
 #define CAPTURE_EVENTS_MAX	64u	     /* kinds of samples in one recording */
 #define CAPTURE_CGROUPS_MAX	16u	     /* cgroups in the filter of one recording */
 #define CAPTURE_SYMBOL_TEXT	640u	     /* bytes for the text of a kernel symbol */
+#define CAPTURE_SELF_MAX	4	     /* processes of offwind, which are not sampled */
 #define CAPTURE_CPUS_MAX	4096u	     /* CPUs in the filter of one recording */
 #define CAPTURE_LIVE_MAX	262144u	     /* captured allocations live at once */
 #define CAPTURE_INTERVAL_MAX	(1ull << 36) /* bytes, mean between two captured ones */

@@ -55,7 +55,7 @@ done <<-ROOMS
 	perfdata source
 	owc source
 	store role
-	opener role store
+	opener role source store
 	process opener role source store
 	pipeline opener process role source store
 	export pipeline process role source

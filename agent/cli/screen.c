@@ -2,6 +2,7 @@
 #include "agent/cli/screen.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -106,6 +107,26 @@ static void on_change(int number)
 	if (number == SIGTSTP)
 		stop = 1;
 	changed = 1;
+}
+
+static struct termios noted;
+static int noted_out = -1; /* the terminal, also when standard output is something else */
+
+void screen_note(void)
+{
+	if (!tcgetattr(STDIN_FILENO, &noted))
+		noted_out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+}
+
+void screen_restore(void)
+{
+	struct termios now;
+
+	if (noted_out < 0 || tcgetattr(STDIN_FILENO, &now) || now.c_lflag == noted.c_lflag)
+		return;
+	if (write(noted_out, LEAVE, sizeof(LEAVE) - 1) < 0)
+		return;
+	(void)tcsetattr(STDIN_FILENO, TCSANOW, &noted);
 }
 
 static void catch (int number, void (*handler)(int))

@@ -19,6 +19,12 @@
  */
 int screen_open(void);
 /*
+ * Note how the terminal is, before the process is forked that opens the screen; and make it so again,
+ * in any process, if that one died without doing so.
+ */
+void screen_note(void);
+void screen_restore(void);
+/*
  * Restore the terminal, and print what was written to standard error meanwhile. Does nothing if
  * the screen is not open.
  */

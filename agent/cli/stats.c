@@ -169,6 +169,7 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	struct field stops[UW_STOP_N];
 	struct seen seen = { 0 };
 	struct live_counters c;
+	uint64_t counted;
 	int err = source_live_counters(stats->source, cpu, &c);
 
 	if (err)
@@ -180,6 +181,9 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 			seen.stop[j] += stats->seen[i].stop[j];
 		seen.written += stats->seen[i].written;
 	}
+	counted = seen.written;
+	for (size_t j = 0; j < UW_STOP_N; j++)
+		counted += seen.stop[j];
 	for (size_t j = 0; j < UW_STOP_N; j++)
 		stops[j] = (struct field){ uw_stop_name((enum uw_stop)j), seen.stop[j] };
 
@@ -189,10 +193,13 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 		{ "period", c.filtered_period },   { "failed", c.filtered_failed },
 		{ "short_wait", c.off_cpu_short },
 	};
+	/* What a worker was given that died, or whose stacks no worker walks any more. */
+	const uint64_t crashed = c.delivered > counted ? c.delivered - counted : 0;
 	const struct field lost[] = { { "ring_full", c.ring_full + c.no_room },
 				      { "unreadable", c.unreadable },
 				      { "damaged", c.damaged },
-				      { "wait_end", c.unended } };
+				      { "wait_end", c.unended },
+				      { "crashed", crashed } };
 	const struct field off_cpu[] = {
 		{ "begun", c.off_cpu },
 		{ "ended", c.off_cpu_ended },

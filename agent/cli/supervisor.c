@@ -2,7 +2,11 @@
 #include "agent/cli/supervisor.h"
 
 #include "agent/cli/advice.h"
+#include "agent/cli/priority.h"
+#include "agent/clock.h"
 #include "agent/export/output.h"
+#include "agent/export/windows.h"
+#include "agent/live/capture.h"
 #include "agent/log.h"
 #include "agent/opener/request.h"
 #include "agent/owc/owc_format.h"
@@ -18,6 +22,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/capability.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,37 +34,80 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /*
  * A command that reads files waits for each of them anyway, so one channel to the opener is enough.
  */
-#define CHANNELS    1
-#define OUTPUTS_MAX 16
+#define CHANNELS 1
+/*
+ * A recording opens files on several threads, and leaves those behind that take too long (errand.h):
+ * each of these keeps its channel.
+ */
+#define LIVE_CHANNELS 24
+#define OUTPUTS_MAX   16
+/* How long to wait for the capture process, which detaches its programs. */
+#define CAPTURE_END_MS 2000
+#define OPENER_END_MS  100
+/* A worker that does not go on for so many seconds is ended. */
+#define SILENT_S 30
+/*
+ * What a recording's worker may allocate. The programs of a machine take some tens of megabytes, and
+ * debug information of some gigabytes goes to an unnamed file.
+ */
+#define LIVE_MEMORY (UINT64_C(2) << 30)
 /* Workers that may die before the command fails. */
 #define WORKERS_MAX 8
+
+/*
+ * Signals that are passed on to the worker, those of keys always, and all while recording, which they
+ * end. Else the supervisor's end is the worker's end.
+ */
+static const int passed[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+#define N_PASSED (sizeof(passed) / sizeof(passed[0]))
 
 struct supervisor {
 	const struct supervision *given;
 	struct reading_notes *reading; /* shared with the workers */
 	int socket;		       /* to the worker */
-	pid_t worker, opener;
+	pid_t worker, opener, capture;
+	struct capture *live;		    /* to the capture process; NULL: there is none */
 	struct output outputs[OUTPUTS_MAX]; /* which the worker writes; fd -1: not in use */
-	struct sigaction interrupt, quit;   /* what SIGINT and SIGQUIT did at the start */
-	int standard;	     /* standard output, for the next worker; -1: it is closed */
-	off_t input_at;	     /* where standard input began; -1: it cannot be read again */
-	bool done;	     /* the result is complete */
-	bool reads_standard; /* standard input is an input */
+	struct sigaction
+		before[N_PASSED]; /* what the signals that are passed on did at the start */
+	int standard;		  /* standard output, for the next worker; -1: it is closed */
+	off_t input_at;		  /* where standard input began; -1: it cannot be read again */
+	bool done;		  /* the result is complete */
+	bool reads_standard;	  /* standard input is an input */
 };
 
 static volatile pid_t current_worker;
+static int n_workers; /* that there were before the current one */
 
 /*
  * The worker decides what a key on the terminal does, which reaches all processes; a signal that was
- * sent to the supervisor alone is passed on. A wait of the supervisor itself, for a pipe that nobody
- * opens, ends with EINTR.
+ * sent to the supervisor by a process is passed on. A wait of the supervisor itself, for a pipe that
+ * nobody opens, ends with EINTR.
  */
-static void pass_on(int number)
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+	(void)context;
+	if (current_worker > 0 && info->si_code != SI_KERNEL)
+		(void)kill(current_worker, number);
+}
+
+/*
+ * Stop and continue together with the worker, which restores a terminal before it stops. (The other
+ * processes stop if the signal came from a key, and else have nothing to do.)
+ */
+static void stop_with(int number, siginfo_t *info, void *context)
+{
+	pass_on(number, info, context);
+	(void)raise(SIGSTOP);
+}
+
+static void continue_with(int number)
 {
 	if (current_worker > 0)
 		(void)kill(current_worker, number);
@@ -100,7 +149,23 @@ static bool may_read(const struct supervision *given, const char *path)
 
 static bool may_write(const struct supervision *given, const char *path)
 {
-	return given->output && !strcmp(path, given->output);
+	return (given->output && !strcmp(path, given->output)) ||
+	       (given->statistics && !strcmp(path, given->statistics)) ||
+	       (given->windows && window_is_in(given->windows, path));
+}
+
+/* While recording, whether a process writes names of its generated code (agent/cmd/runtime.h). */
+static bool may_stat(const struct supervision *given, const char *path)
+{
+	unsigned int pid;
+	char map[64];
+
+	if (given->live && sscanf(path, "/tmp/perf-%u.map", &pid) == 1) {
+		(void)snprintf(map, sizeof(map), "/tmp/perf-%u.map", pid);
+		if (!strcmp(path, map))
+			return true;
+	}
+	return may_read(given, path);
 }
 
 /* Let readers of a pipe see its end when the worker closes it. */
@@ -184,7 +249,7 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 	case FILES_OPEN_IN:
 		return named ? open_in(with, path, value, fd) : -EINVAL;
 	case FILES_STAT:
-		return named && may_read(s->given, path) ? files_stat(path, facts) : -EPERM;
+		return named && may_stat(s->given, path) ? files_stat(path, facts) : -EPERM;
 	case FILES_OUTPUT:
 		return named && may_write(s->given, path) ? begin_output(s, path, value, fd, number)
 							  : -EPERM;
@@ -196,6 +261,15 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 		return 0;
 	case FILES_SCRATCH:
 		return files_scratch(fd);
+	case FILES_WAITED:
+		*number = files_waited_of(s->worker, (int)value);
+		return 0;
+	case FILES_KEEP:
+		if (s->given->windows)
+			windows_keep(s->given->windows, s->given->keep);
+		return 0;
+	case FILES_COMMAND:
+		return s->given->ask ? s->given->ask(s->given->ctx, value, number) : -EINVAL;
 	case FILES_DONE:
 		result_is_done(s);
 		return 0;
@@ -204,10 +278,33 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 	}
 }
 
+/*
+ * Wait for a request, or for the worker's end. End a worker that is busy and does not go on. Time
+ * counts only while this process runs, too.
+ */
+static void wait_for_request(const struct supervisor *s)
+{
+	struct pollfd request = { .fd = s->socket, .events = POLLIN };
+	uint64_t seen = 0;
+
+	for (int silent = 0; poll(&request, 1, 1000) <= 0; silent++) {
+		uint64_t turns = s->reading->turns;
+
+		if (turns != seen || !(turns & 1))
+			silent = 0;
+		seen = turns;
+		if (silent >= SILENT_S) {
+			log_warning("the worker has not gone on for %d s, and is ended", SILENT_S);
+			(void)kill(s->worker, SIGKILL);
+			return;
+		}
+	}
+}
+
 /* Answer the worker's requests until it closes the socket, which it does by ending. */
 static void attend(struct supervisor *s, struct message *m)
 {
-	while (!message_receive(s->socket, m)) {
+	for (wait_for_request(s); !message_receive(s->socket, m); wait_for_request(s)) {
 		uint64_t what = message_take_number(m), value = message_take_number(m), number = 0;
 		const char *text = message_take_text(m);
 		int with = message_take_fd(m), fd = -1, err = m->err;
@@ -257,6 +354,13 @@ static bool is_crash(int number)
 	}
 }
 
+static const char *signal_name(int number)
+{
+	const char *name = sigabbrev_np(number);
+
+	return name ? name : "?";
+}
+
 /* Store the quarantine of a file that ended a worker, so that no later run reads it. */
 static void put_in_quarantine(const struct supervisor *s, const struct reading_file *file,
 			      const char *why)
@@ -290,7 +394,7 @@ static bool refuse_what_it_read(struct supervisor *s, int number)
 	bool any = false, lasting = number != SIGKILL;
 
 	(void)snprintf(why, sizeof(why), "a worker that read it was ended by SIG%s",
-		       sigabbrev_np(number) ? sigabbrev_np(number) : "?");
+		       signal_name(number));
 	for (size_t i = 0; i < READING_MAX; i++) {
 		struct reading_file *file = &r->now[i].file;
 
@@ -307,9 +411,15 @@ static bool refuse_what_it_read(struct supervisor *s, int number)
 		any = true;
 	}
 	memset(r->now, 0, sizeof(r->now));
+	r->turns = 0;
 	if (!any && r->sample && r->n_refused_samples < READING_MAX) {
-		log_warning("sample %" PRIu64 ": walking it ended the worker by SIG%s; it is lost",
-			    (uint64_t)r->sample, sigabbrev_np(number) ? sigabbrev_np(number) : "?");
+		log_warning(s->given->live
+				    ? "process %" PRIu64
+				      ": walking a stack of it ended the worker by SIG%s; its "
+				      "samples are lost"
+				    : "sample %" PRIu64
+				      ": walking it ended the worker by SIG%s; it is lost",
+			    (uint64_t)r->sample, signal_name(number));
 		r->refused_samples[r->n_refused_samples++] = r->sample;
 		any = true;
 	}
@@ -329,8 +439,11 @@ static bool can_begin_again(const struct supervisor *s)
 {
 	struct stat st;
 
-	if (s->done || (s->reads_standard && s->input_at < 0))
+	if (s->done || (s->reads_standard && s->input_at < 0) || s->given->streams)
 		return false;
+	/* A recording writes its result at its end. */
+	if (s->given->live)
+		return true;
 	/* What was written to a pipe or a terminal cannot be taken back. */
 	return s->given->output && (strcmp(s->given->output, "-") != 0 ||
 				    (!fstat(s->standard, &st) && S_ISREG(st.st_mode)));
@@ -341,7 +454,9 @@ static void rewind_standard(struct supervisor *s, off_t output_at)
 {
 	if (s->reads_standard)
 		(void)lseek(STDIN_FILENO, s->input_at, SEEK_SET);
-	if (s->standard >= 0 && output_at >= 0) {
+	/* If the result goes elsewhere, what stands there is others'. */
+	if (s->standard >= 0 && output_at >= 0 && s->given->output &&
+	    !strcmp(s->given->output, "-")) {
 		(void)ftruncate(s->standard, output_at);
 		(void)lseek(s->standard, output_at, SEEK_SET);
 	}
@@ -349,24 +464,78 @@ static void rewind_standard(struct supervisor *s, off_t output_at)
 
 /* ---- processes --------------------------------------------------------------------------- */
 
-/* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
-static void be_opener(struct channels *channels)
+/* In a new process: stop and continue as every process does. */
+static void leave_stops(void)
 {
-	(void)prctl(PR_SET_NAME, "offwind-opener");
+	struct sigaction now;
+
+	if (sigaction(SIGTSTP, NULL, &now) || now.sa_handler == SIG_IGN)
+		return;
+	(void)signal(SIGTSTP, SIG_DFL);
+	(void)signal(SIGCONT, SIG_DFL);
+}
+
+/* Begin a process that serves the worker. The supervisor ends it. */
+static void be_helper(const struct supervisor *s, const char *name)
+{
+	(void)prctl(PR_SET_NAME, name);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	(void)signal(SIGINT, SIG_IGN); /* the supervisor ends it */
+	for (size_t i = 0; i < N_PASSED; i++)
+		(void)signal(passed[i], SIG_IGN);
+	leave_stops();
+	if (s->standard >= 0)
+		(void)close(s->standard);
+	let_go_of_output();
+}
+
+/* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
+static _Noreturn void be_opener(struct supervisor *s, struct channels *channels)
+{
+	/* To look at processes, read their files, and become their users for that. */
+	static const int needed[] = { CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE,
+				      CAP_SETUID,     CAP_SETGID,	   CAP_SYSLOG };
+
+	be_helper(s, "offwind-opener");
+	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
+	capture_free(s->live);
 	request_serve(channels);
+	_exit(0);
+}
+
+/* The capture process, which serves all workers. */
+static _Noreturn void be_capture(struct supervisor *s)
+{
+	/*
+	 * For programs and events, and to look at processes and open the files they map. SYS_ADMIN is
+	 * for notices of executed files (fanotify(7)) and for probes in programs (uprobes).
+	 */
+	static const int needed[] = {
+		CAP_BPF,    CAP_PERFMON,  CAP_SYS_PTRACE,   CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH,
+		CAP_SYSLOG, CAP_IPC_LOCK, CAP_SYS_RESOURCE, CAP_SYS_NICE,  CAP_CHECKPOINT_RESTORE
+	};
+
+	be_helper(s, "offwind-capture");
+	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
+	if (s->given->realtime)
+		(void)priority_realtime(s->given->realtime);
+	capture_serve(s->live, s->given->live);
 	_exit(0);
 }
 
 /* Become the worker: everything is read and opened through the other two from now on. */
 static void be_worker(struct supervisor *s, struct channels *channels, const int ends[2])
 {
+	(void)prctl(PR_SET_NAME, "offwind-worker");
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	(void)sigaction(SIGINT, &s->interrupt, NULL);
-	(void)sigaction(SIGQUIT, &s->quit, NULL);
+	if (s->live)
+		sandbox_limit_memory(LIVE_MEMORY);
+	for (size_t i = 0; i < N_PASSED; i++)
+		(void)sigaction(passed[i], &s->before[i], NULL);
+	leave_stops();
 	(void)close(ends[1]);
+	if (s->live)
+		capture_use(s->live, s->opener);
 	channels_ask(channels);
 	request_use(channels);
 	reading_use(s->reading);
@@ -377,42 +546,86 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 	}
 }
 
-/* Fork both processes. Return 1 in the worker, 0 in the supervisor, or a negative code. */
+/* Fork a process. Return 1 in it, 0 in this one, or a negative code. */
+static int fork_role(pid_t *pid)
+{
+	*pid = fork();
+	return *pid < 0 ? -errno : !*pid;
+}
+
+/* Start the capture process, before there are others. */
+static int start_capture(struct supervisor *s)
+{
+	int rc = s->given->live ? capture_new(s->given->live, &s->live) : 0;
+
+	if (!rc && s->live) {
+		rc = fork_role(&s->capture);
+		if (rc == 1)
+			be_capture(s);
+		capture_keep(s->live);
+	}
+	return rc;
+}
+
+/*
+ * Fork an opener and a worker. Return 1 in the worker, 0 in the supervisor, or a negative code. The
+ * opener comes first: the capture process must know both (capture_use).
+ */
 static int fork_roles(struct supervisor *s)
 {
 	struct channels *channels = NULL;
 	int ends[2] = { -1, -1 };
-	int err = channels_new(CHANNELS, &channels);
+	int rc = channels_new(s->given->live ? LIVE_CHANNELS : CHANNELS, &channels);
 
-	if (!err && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		err = -errno;
-	if (!err) {
-		s->worker = fork();
-		err = s->worker < 0 ? -errno : 0;
-	}
-	if (!err && !s->worker) {
+	if (!rc)
+		rc = fork_role(&s->opener);
+	if (rc == 1)
+		be_opener(s, channels);
+	if (!rc && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		rc = -errno;
+	if (!rc)
+		rc = fork_role(&s->worker);
+	if (rc == 1) {
 		be_worker(s, channels, ends);
 		return 1;
 	}
+	channels_free(channels);
 	if (ends[0] >= 0)
 		(void)close(ends[0]);
-	if (!err) {
-		current_worker = s->worker;
-		s->opener = fork();
-		err = s->opener < 0 ? -errno : 0;
-		if (err)
-			(void)kill(s->worker, SIGKILL);
-	}
-	if (!err && !s->opener) {
-		(void)close(ends[1]);
-		if (s->standard >= 0)
-			(void)close(s->standard);
-		let_go_of_output();
-		be_opener(channels);
-	}
-	channels_free(channels);
 	s->socket = ends[1];
-	return err;
+	if (rc && s->opener > 0)
+		(void)kill(s->opener, SIGKILL);
+	else
+		current_worker = s->worker;
+	return rc;
+}
+
+/* Wait for a process that is about to end, but not for ever. Return whether it ended. */
+static bool wait_for(pid_t pid, int most_ms)
+{
+	struct timespec pause = { .tv_nsec = 50000 };
+	uint64_t until = now_ns() + (uint64_t)most_ms * 1000000;
+
+	while (!waitpid(pid, NULL, WNOHANG)) {
+		if (now_ns() > until)
+			return false;
+		(void)nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 2000000)
+			pause.tv_nsec *= 2;
+	}
+	return true;
+}
+
+/*
+ * End the capture process, by closing the last ends of what it serves, and wait for it: it detaches
+ * its programs. It opens files that others may serve, so do not wait for ever.
+ */
+static void end_capture(struct supervisor *s)
+{
+	capture_free(s->live);
+	s->live = NULL;
+	if (s->capture > 0 && !wait_for(s->capture, CAPTURE_END_MS))
+		(void)kill(s->capture, SIGKILL);
 }
 
 /* Wait for the worker and end the opener. Return the worker's status, as waitpid(2). */
@@ -425,20 +638,20 @@ static int reap(struct supervisor *s)
 	s->socket = -1;
 	while (waitpid(s->worker, &status, 0) < 0 && errno == EINTR)
 		;
-	/*
-	 * An opener that waits for a file server may not end, even when it is killed. Do not wait for
-	 * it.
-	 */
+	/* An opener that waits for a file server may not end, even when it is killed. */
 	(void)kill(s->opener, SIGKILL);
-	(void)waitpid(s->opener, NULL, WNOHANG);
+	wait_for(s->opener, OPENER_END_MS);
 	return status;
 }
 
 /* End this process as the worker ended. */
-static _Noreturn void end_like(const struct supervisor *s, int status)
+static _Noreturn void end_like(struct supervisor *s, int status)
 {
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
+	end_capture(s);
+	if (s->given->ended)
+		s->given->ended(s->given->ctx);
 	if (!number)
 		_exit(WEXITSTATUS(status));
 	if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT ||
@@ -453,7 +666,7 @@ static _Noreturn void end_like(const struct supervisor *s, int status)
 		log_error(
 			"the process that reads the input was ended by SIG%s; please report this, "
 			"with the input if you can",
-			sigabbrev_np(number) ? sigabbrev_np(number) : "?");
+			signal_name(number));
 	/* The result was complete; only work for later runs is lost. */
 	_exit(s->done ? 0 : 1);
 }
@@ -463,14 +676,17 @@ static int supervise(struct supervisor *s)
 {
 	struct message *m = malloc(sizeof(*m));
 	off_t output_at = s->standard >= 0 ? lseek(s->standard, 0, SEEK_CUR) : -1;
+	int rc = m ? start_capture(s) : -ENOMEM;
 
-	if (!m)
-		return -ENOMEM;
-	for (int workers = 1;; workers++) {
-		int status, rc = fork_roles(s);
+	for (n_workers = 0;; n_workers++) {
+		int status;
 
+		if (!rc)
+			rc = fork_roles(s);
 		if (rc) {
 			free(m);
+			if (rc < 0)
+				end_capture(s);
 			return rc;
 		}
 		/* From now on standard output is the worker's alone. */
@@ -479,20 +695,44 @@ static int supervise(struct supervisor *s)
 		status = reap(s);
 		abort_outputs(s);
 		if (!WIFSIGNALED(status) || !is_crash(WTERMSIG(status)) ||
-		    !refuse_what_it_read(s, WTERMSIG(status)) || workers == WORKERS_MAX ||
-		    !can_begin_again(s))
+		    !(refuse_what_it_read(s, WTERMSIG(status)) || s->given->live) ||
+		    n_workers + 1 == WORKERS_MAX || !can_begin_again(s))
 			end_like(s, status);
+		if (s->given->live)
+			log_warning(
+				"the worker was ended by SIG%s: what was recorded until now is "
+				"lost, except for profiles that are complete; recording goes on",
+				signal_name(WTERMSIG(status)));
 		rewind_standard(s, output_at);
 	}
 }
 
-/* Pass a signal on to the worker, unless it was ignored (nohup(1), a shell's background). */
-static void take_signal(int number, struct sigaction *before)
+/*
+ * Pass a signal on to the worker, unless it was ignored (nohup(1), a shell's background). A recording
+ * ends by signals in a shell's background, too.
+ */
+static void take_signal(int number, struct sigaction *before, bool live)
 {
-	const struct sigaction action = { .sa_handler = pass_on };
+	const struct sigaction action = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO };
+	bool is_key = number == SIGINT || number == SIGQUIT, ignored;
 
-	if (!sigaction(number, NULL, before) && before->sa_handler != SIG_IGN)
+	if (sigaction(number, NULL, before))
+		return;
+	ignored = before->sa_handler == SIG_IGN;
+	if (live ? !ignored || number != SIGHUP : !ignored && is_key)
 		(void)sigaction(number, &action, NULL);
+}
+
+/* Follow SIGTSTP and SIGCONT, unless the user's shell has no job control. */
+static void take_stops(void)
+{
+	const struct sigaction stop = { .sa_sigaction = stop_with, .sa_flags = SA_SIGINFO };
+	struct sigaction before;
+
+	if (sigaction(SIGTSTP, NULL, &before) || before.sa_handler == SIG_IGN)
+		return;
+	(void)sigaction(SIGTSTP, &stop, NULL);
+	(void)signal(SIGCONT, continue_with);
 }
 
 /* Return whether the user or the build wants everything in one process. */
@@ -536,8 +776,10 @@ int supervisor_start(const struct supervision *given)
 		/* Nothing may be written twice. */
 		(void)fflush(stdout);
 		(void)fflush(stderr);
-		take_signal(SIGINT, &s.interrupt);
-		take_signal(SIGQUIT, &s.quit);
+		for (size_t i = 0; i < N_PASSED; i++)
+			take_signal(passed[i], &s.before[i], given->live);
+		if (given->live)
+			take_stops();
 		s.standard = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 		err = supervise(&s);
 	}
@@ -546,6 +788,11 @@ int supervisor_start(const struct supervision *given)
 	if (err == 1)
 		prepare_worker();
 	return err < 0 ? err : 0;
+}
+
+bool supervisor_is_again(void)
+{
+	return n_workers > 0;
 }
 
 void supervisor_confine(void)

@@ -1,6 +1,7 @@
 /*
  * agent/cli/supervisor.h: splits a command into roles: a worker that reads what others wrote, an opener
- * that opens files for it, and a supervisor over both (docs/security.md, "Roles").
+ * that opens files for it, a capture process if the live system is recorded, and a supervisor over all
+ * (docs/security.md, "Roles").
  *
  * The process that the user started becomes the supervisor. The command goes on in the worker, as if
  * nothing had happened: it reads inputs with agent/role/files.h, modules with agent/opener, and writes
@@ -11,6 +12,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+struct source_live_options;
 
 struct supervision {
 	/* What the worker may read: these files, and what is below these directories. */
@@ -18,9 +22,29 @@ struct supervision {
 	size_t n_inputs;
 	const char *const *bases; /* and these */
 	size_t n_bases;
-	const char *output; /* the result that it may write; NULL: none */
-	const char *db;	    /* of the store, as store_open takes it, for the quarantine; */
-	bool no_store;	    /* --no-cache */
+	const char *output, *statistics; /* the results that it may write; NULL: none */
+	/*
+	 * A directory in which it may write windows (agent/export/windows.h), and how many of them
+	 * are kept; NULL: none.
+	 */
+	const char *windows;
+	uint32_t keep;
+	const char *db; /* of the store, as store_open takes it, for the quarantine; */
+	bool no_store;	/* --no-cache */
+	/*
+	 * Record the live system with these options, in a process of its own; NULL: no. The worker
+	 * opens the source with source_live_open.
+	 */
+	const struct source_live_options *live;
+	bool streams; /* a recording's result goes to standard output: it cannot be begun again */
+	int realtime; /* the priority of that process (sched(7)); 0: as this one */
+	/*
+	 * What the command itself does in the supervisor; NULL: nothing. ask serves the worker's
+	 * files_command and returns a code; ended is called when the worker has ended.
+	 */
+	int (*ask)(void *ctx, uint64_t what, uint64_t *number);
+	void (*ended)(void *ctx);
+	void *ctx;
 };
 
 /* Return input number i, or the base after the inputs; NULL: there are not so many. */
@@ -36,6 +60,12 @@ const char *supervision_input(const struct supervision *supervision, size_t i);
  * from here, and does not read that file.
  */
 int supervisor_start(const struct supervision *supervision);
+
+/*
+ * Return whether this worker follows one that died. What the command line asks for has begun then: a
+ * recording's command runs, and its time passes.
+ */
+bool supervisor_is_again(void);
 
 /* In the worker: give up all rights. What must be opened directly is open. Ends the process on failure. */
 void supervisor_confine(void);

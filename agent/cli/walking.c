@@ -49,14 +49,26 @@ void walking_open_store(struct walking *walking)
 {
 	if (!walking->no_cache)
 		(void)store_open(walking->db, &walking->pipeline.store);
+	/* A recording inserts tables while it walks. */
+	if (walking->pipeline.live || walking->pid)
+		store_read_beside(walking->pipeline.store);
 	if (files_are_asked_for())
 		store_open_files(walking->pipeline.store);
+}
+
+int walking_open_process(struct walking *walking)
+{
+	char error[512] = "";
+	int err = walking->pid ? source_process_open(walking->pid, &walking->process, error) : 0;
+
+	if (err)
+		log_error("%s", error);
+	return err;
 }
 
 int walking_open(struct walking *walking, const char *path, struct source **out)
 {
 	struct pipeline_options *pipeline = &walking->pipeline;
-	char error[512] = "";
 	struct files_facts facts;
 	int err;
 
@@ -64,10 +76,9 @@ int walking_open(struct walking *walking, const char *path, struct source **out)
 	pipeline->live = !path;
 	pipeline->beside = NULL;
 	if (!path) {
-		err = source_process_open(walking->pid, out, error);
-		if (err)
-			log_error("%s", error);
-		return err;
+		*out = walking->process;
+		walking->process = NULL;
+		return 0;
 	}
 	err = input_open(path, out);
 	if (err)

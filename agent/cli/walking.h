@@ -15,6 +15,8 @@ struct walking {
 	const char *db;
 	bool no_cache, as_linked, no_lines, no_inline;
 	uint32_t pid; /* --pid, a running process; 0: none */
+	/* Of walking_open_process, until walking_open takes it; NULL: there is none. */
+	struct source *process;
 };
 
 /*
@@ -88,5 +90,10 @@ int walking_verified(const struct walking *walking, const struct pipeline_reuse 
  * recorded. Return 0 and a source that the caller closes, or a negative code after reporting it.
  */
 int walking_open(struct walking *walking, const char *path, struct source **out);
+/*
+ * Capture the running process of --pid, if that was given, while this process still has its rights.
+ * Return 0, or a negative code after reporting it.
+ */
+int walking_open_process(struct walking *walking);
 
 #endif

@@ -231,12 +231,12 @@ int cmd_explain(int argc, char **argv)
 	o.walking.pipeline.on_walked = on_walked;
 	o.walking.pipeline.explain = is_wanted;
 	o.walking.pipeline.ctx = &o.sample;
-	if (!o.walking.pid &&
-	    supervisor_start(&(struct supervision){ .inputs = argv + optind,
-						    .n_inputs = 1,
+	if (supervisor_start(&(struct supervision){ .inputs = argv + optind,
+						    .n_inputs = (size_t)(argc - optind),
 						    .output = "-",
 						    .db = o.walking.db,
-						    .no_store = o.walking.no_cache }))
+						    .no_store = o.walking.no_cache }) ||
+	    walking_open_process(&o.walking))
 		return CMD_FAILED;
 	walking_open_store(&o.walking);
 	supervisor_confine();

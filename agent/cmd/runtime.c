@@ -2,6 +2,7 @@
 #include "agent/cmd/runtime.h"
 
 #include "agent/log.h"
+#include "agent/role/files.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 static const struct {
 	const char *program, *language, *help;
@@ -58,13 +58,14 @@ static void on_mapping(struct runtime *runtime, const struct event *event)
 static void on_sample(struct runtime *runtime, const struct event *event)
 {
 	const struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
+	struct files_facts facts;
 	char map[64];
 
 	if (!p->kind || p->pid != event->pid || runtime->seen[p->kind - 1].pid)
 		return;
 	/* A runtime that writes such a map file gives names to its functions. */
 	(void)snprintf(map, sizeof(map), "/tmp/perf-%" PRIu32 ".map", event->pid);
-	if (access(map, F_OK))
+	if (files_stat(map, &facts))
 		runtime->seen[p->kind - 1].pid = event->pid;
 }
 

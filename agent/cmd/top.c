@@ -3,6 +3,7 @@
 #include "agent/cli/input.h"
 #include "agent/cli/option.h"
 #include "agent/cli/screen.h"
+#include "agent/cli/supervisor.h"
 #include "agent/cli/walking.h"
 #include "agent/clock.h"
 #include "agent/cmd/cmd.h"
@@ -12,6 +13,7 @@
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
+#include "agent/role/reading.h"
 #include "agent/store/store.h"
 
 #include <errno.h>
@@ -364,6 +366,14 @@ static void on_signal(int number)
 	interrupted = number;
 }
 
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	(void)sigaction(SIGINT, &action, NULL);
+	(void)sigaction(SIGTERM, &action, NULL);
+}
+
 /* Handle keys, signals and changes of the terminal's size. Return false to quit. */
 static bool look_at_screen(struct top *t)
 {
@@ -397,7 +407,9 @@ static int run(struct top *t)
 		if (rc == 0)
 			return 0;
 		if (rc == 1) {
+			reading_busy(true);
 			err = pipeline_event(t->pipeline, &event);
+			reading_busy(false);
 		} else if (rc != -EAGAIN && rc != -EINTR) {
 			log_error("%s", t->source->error);
 			return rc;
@@ -426,15 +438,36 @@ static int run(struct top *t)
 	return err;
 }
 
+/* In the supervisor. */
+static void on_worker_ended(void *ctx)
+{
+	(void)ctx;
+	screen_restore();
+}
+
 /* Open everything that top needs, and run. Return 0, or a negative code after reporting it. */
 static int top(struct options *o)
 {
 	struct top t = { .options = o, .by = o->by, .order = o->order };
 	struct walking walking = o->walking;
 	char error[512] = "";
-	int err = source_live_open(&o->live, &t.source, error);
+	/* Needed until the end, by the supervisor. */
+	const struct supervision given = { .live = &o->live,
+					   .db = walking.db,
+					   .no_store = walking.no_cache,
+					   .ended = on_worker_ended };
 	bool freed;
+	int err;
 
+	if (!o->batch)
+		screen_note();
+	err = supervisor_start(&given);
+	if (err)
+		return err;
+	if (supervisor_is_again())
+		screen_restore();
+	catch_signals();
+	err = source_live_open(&o->live, &t.source, error);
 	if (err) {
 		log_error("%s", error);
 		return err;
@@ -445,6 +478,7 @@ static int top(struct options *o)
 	if (t.most_windows > WINDOWS_MAX)
 		t.most_windows = WINDOWS_MAX;
 	walking_open_store(&walking);
+	supervisor_confine();
 	err = pipeline_new(&walking.pipeline, &t.source->info, &t.pipeline);
 	if (!err)
 		err = names_new(pipeline_opener(t.pipeline), &t.source->info, !walking.as_linked,
@@ -630,7 +664,6 @@ int cmd_top(int argc, char **argv)
 					  .frames_limit = 1 << 20 },
 			     .delay_ns = 2 * SECOND_NS,
 			     .window_ns = 10 * SECOND_NS };
-	struct sigaction action = { .sa_handler = on_signal };
 	int rc = parse(argc, argv, &o);
 
 	if (rc)
@@ -639,8 +672,6 @@ int cmd_top(int argc, char **argv)
 		log_error("top: standard input and output must be a terminal; --batch needs none");
 		return CMD_USAGE;
 	}
-	(void)sigaction(SIGINT, &action, NULL);
-	(void)sigaction(SIGTERM, &action, NULL);
 	io_allow_many_files();
 	return top(&o) ? CMD_FAILED : CMD_DONE;
 }

@@ -507,13 +507,12 @@ int cmd_unwind(int argc, char **argv)
 			    .pick = pick_any(&o.pick) ? &o.pick : NULL,
 			    .start_ns = now_ns() };
 	choose_samples(&job);
-	/* A running process is read by ptrace(2), which is not for the sandbox. */
-	if (!job.walking.pid &&
-	    supervisor_start(&(struct supervision){ .inputs = argv + optind,
+	if (supervisor_start(&(struct supervision){ .inputs = argv + optind,
 						    .n_inputs = (size_t)(argc - optind),
 						    .output = o.path,
 						    .db = o.walking.db,
-						    .no_store = o.walking.no_cache }))
+						    .no_store = o.walking.no_cache }) ||
+	    walking_open_process(&job.walking))
 		return CMD_FAILED;
 	walking_open_store(&job.walking);
 	rc = run(&job, o.path, argv + optind, argc - optind);

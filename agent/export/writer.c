@@ -6,11 +6,11 @@
 #include "agent/errand.h"
 #include "agent/export/output.h"
 #include "agent/export/result.h"
+#include "agent/export/windows.h"
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -18,11 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#define QUEUE  12
-#define PREFIX "offwind-"
+#define QUEUE 12
 
 /*
  * Limit of remembered addresses, about 20 MB of names; one minute of a compiler has 30,000
@@ -41,61 +38,6 @@ struct writer {
 	bool finishing;
 	uint64_t n_written, n_failed;
 };
-
-/*
- * Write the path of a window's file: offwind-20260131T235959Z.pb.gz, in UTC. Sorted by name, the
- * files are sorted by time.
- */
-static void window_path(const struct writer *w, const struct profile *profile, char *path,
-			size_t size)
-{
-	const struct source_info *info = w->options.info;
-	time_t start = (time_t)((info->wall_start_ns + profile->start_ns - info->wall_first_ns) /
-				1000000000);
-	char stamp[32];
-	struct tm tm;
-
-	(void)gmtime_r(&start, &tm);
-	(void)strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &tm);
-	(void)snprintf(path, size, "%s/" PREFIX "%s%s", w->options.directory, stamp,
-		       format_suffix(w->options.format));
-}
-
-/* Return whether a directory entry is a window's file, of any format (for scandir). */
-static int is_window(const struct dirent *entry)
-{
-	size_t n = strlen(entry->d_name);
-
-	if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
-		return 0;
-	for (unsigned int i = 0; i < FORMAT_N; i++) {
-		const char *suffix = format_suffix((enum format)i);
-
-		if (n > strlen(PREFIX) + strlen(suffix) &&
-		    !strcmp(entry->d_name + n - strlen(suffix), suffix))
-			return 1;
-	}
-	return 0;
-}
-
-/* Delete the oldest windows, so that options.keep are left. */
-static void remove_oldest(const struct writer *w)
-{
-	struct dirent **entries;
-	int n = scandir(w->options.directory, &entries, is_window, alphasort);
-
-	for (int i = 0; i < n; i++) {
-		char path[4096];
-
-		(void)snprintf(path, sizeof(path), "%s/%s", w->options.directory,
-			       entries[i]->d_name);
-		if ((uint32_t)(n - i) > w->options.keep && unlink(path))
-			log_warning("%s: cannot be removed: %s", path, strerror(errno));
-		free(entries[i]);
-	}
-	if (n >= 0)
-		free(entries);
-}
 
 /* Name a profile and write it in the format asked for. */
 static int write_format(struct writer *w, const struct profile *profile, struct output *out)
@@ -122,7 +64,11 @@ static int write_profile(struct writer *w, const struct profile *profile)
 	int err;
 
 	if (w->options.directory) {
-		window_path(w, profile, path, sizeof(path));
+		const struct source_info *info = w->options.info;
+
+		window_path(w->options.directory,
+			    info->wall_start_ns + profile->start_ns - info->wall_first_ns,
+			    w->options.format, path, sizeof(path));
 		name = path;
 	}
 	err = output_open(&out, name);
@@ -136,7 +82,7 @@ static int write_profile(struct writer *w, const struct profile *profile)
 	}
 	err = output_commit(&out);
 	if (!err && w->options.directory && w->options.keep)
-		remove_oldest(w);
+		windows_keep(w->options.directory, w->options.keep);
 	return err;
 }
 

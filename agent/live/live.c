@@ -5,6 +5,7 @@
 #include "agent/live/alloc/alloc.h"
 #include "agent/live/bpf/bpf.h"
 #include "agent/live/bpf/symbol.h"
+#include "agent/live/remote.h"
 #include "agent/live/system/cgroup.h"
 #include "agent/live/system/file_id.h"
 #include "agent/live/system/inventory.h"
@@ -112,11 +113,15 @@ static void watch_wanted(struct live *live, uint64_t now)
 		live_stop(&live->base);
 }
 
-/* Sleep until a ring has enough data, until the next tick, or until the deadline. */
+/*
+ * Sleep until a ring has enough data, until the next tick, or until the deadline. Return 0, 1 if the
+ * watched descriptor is readable, or a negative code.
+ */
 static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 {
 	uint64_t until = live->drained_ns + live->tick_ns;
 	struct epoll_event events[16];
+	bool asked = false;
 	int n;
 
 	if (deadline < until)
@@ -126,6 +131,10 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 	n = epoll_wait(live->epoll, events, 16, (int)((until - now + MS - 1) / MS));
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
+	for (int i = 0; i < n; i++)
+		asked |= events[i].data.u64 == LIVE_WATCHED;
+	if (asked)
+		return 1;
 	/*
 	 * A ring that stays full causes a wakeup at every sample, so sleep for the rest of
 	 * DRAIN_LEAST_NS.
@@ -171,7 +180,8 @@ static void sweep(struct live *live, uint64_t now)
 
 /*
  * Return the next event in the order of times (source_ops.next): 1 with an event, 0 at the end,
- * -EAGAIN after timeout_ms without one (negative: wait forever), or another negative error.
+ * -EAGAIN after timeout_ms without one (negative: wait forever) or when the watched descriptor is
+ * readable, or another negative error.
  */
 static int live_next(struct source *source, struct event *event, int timeout_ms)
 {
@@ -201,6 +211,8 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 			return -EAGAIN;
 		if (!live->stopped) {
 			err = wait_for_more(live, now, deadline);
+			if (err == 1)
+				return -EAGAIN;
 			if (err < 0) {
 				(void)snprintf(source->error, sizeof(source->error),
 					       "waiting for samples: %s", strerror(-err));
@@ -281,6 +293,51 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
 	return live_online_change(&live->online, copy, n, &n_new, source->error);
 }
 
+int source_live_watch(struct source *source, int fd)
+{
+	struct live *live = (struct live *)source;
+	struct epoll_event event = { .events = EPOLLIN, .data.u64 = LIVE_WATCHED };
+
+	return epoll_ctl(live->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+int source_live_keep_up(struct source *source)
+{
+	struct live *live = (struct live *)source;
+
+	if (live->flushed || live->queue.bytes >= QUEUE_BYTES_MAX ||
+	    now_ns() < live->drained_ns + DRAIN_EVERY_NS)
+		return 0;
+	return live_drain(live);
+}
+
+void source_live_own(struct source *source, const pid_t *pids, size_t n)
+{
+	live_bpf_own(((struct live *)source)->bpf, pids, n);
+}
+
+/* Callback of live_inventory: the reader gets the event before what waits in the queue. */
+static int enqueue_first(void *ctx, const struct event *event)
+{
+	struct live *live = ctx;
+	struct event first = *event;
+
+	first.time_ns = live->last_ns;
+	return live_enqueue(live, &first);
+}
+
+int source_live_again(struct source *source)
+{
+	struct live *live = (struct live *)source;
+
+	live_cgroup_paths_free(live->cgroup_paths);
+	live->cgroup_paths = NULL;
+	(void)live_cgroup_paths_new(&live->cgroup_paths);
+	return live->flushed
+		       ? 0
+		       : live_inventory(live_selected_has, &live->selected, enqueue_first, live);
+}
+
 /* Compare with live->plain, which was measured before any probe was attached. */
 int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost)
 {
@@ -288,6 +345,8 @@ int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost)
 	struct live_cost more;
 	int err;
 
+	if (live_is_remote(source))
+		return live_remote_alloc_cost(source, cost);
 	if (!live->allocators || !live_allocators_n(live->allocators))
 		return -ENOENT;
 	err = live_cost_measure(live->allocators, &live->baseline, &more);
@@ -304,16 +363,22 @@ int source_live_counters(struct source *source, int cpu, struct live_counters *c
 {
 	struct live *live = (struct live *)source;
 
+	if (live_is_remote(source))
+		return live_remote_counters(source, cpu, counters);
 	return live_tally_read(&live->tally, live->bpf, cpu, counters);
 }
 
 int source_live_n_cpus(struct source *source)
 {
+	if (live_is_remote(source))
+		return live_remote_n_cpus(source);
 	return ((struct live *)source)->tally.n_cpus;
 }
 
 int source_live_counted(struct source *source, size_t event, uint64_t *counted)
 {
+	if (live_is_remote(source))
+		return live_remote_counted(source, event, counted);
 	return live_bpf_counted(((struct live *)source)->bpf, event, counted);
 }
 
@@ -322,8 +387,11 @@ int source_live_totals(struct source *source, struct live_totals *totals)
 	struct live *live = (struct live *)source;
 	struct bpf_prog_info info = { 0 };
 	uint32_t info_size = sizeof(info);
-	int err = bpf_obj_get_info_by_fd(live_bpf_program_fd(live->bpf), &info, &info_size);
+	int err;
 
+	if (live_is_remote(source))
+		return live_remote_totals(source, totals);
+	err = bpf_obj_get_info_by_fd(live_bpf_program_fd(live->bpf), &info, &info_size);
 	if (err)
 		return err;
 	*totals = (struct live_totals){ .sideband = live->n_sideband,

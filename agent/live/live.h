@@ -5,6 +5,7 @@
 #include "agent/source/source.h"
 
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * What happened each time an event fired. First the counts of the kernel, then those of the agent:
@@ -102,5 +103,21 @@ int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost);
  * incomplete.
  */
 int source_live_set_cpus(struct source *source, const int *cpus, size_t n);
+
+/*
+ * For a process that also does other things between the events (agent/live/capture.c): let
+ * source_next return -EAGAIN whenever fd is readable; and read the kernel's rings if that was not done
+ * for some time, so that they do not overflow. Return 0 or a negative code.
+ */
+int source_live_watch(struct source *source, int fd);
+int source_live_keep_up(struct source *source);
+
+/* Sample none of these processes, which are offwind's own; n is at most CAPTURE_SELF_MAX. */
+void source_live_own(struct source *source, const pid_t *pids, size_t n);
+/*
+ * For a reader of the events that knows nothing of those before: report again what runs, and the names
+ * of cgroups.
+ */
+int source_live_again(struct source *source);
 
 #endif

@@ -19,6 +19,8 @@
 
 #define LIVE_TICK_NS UINT64_C(200000000) /* between two readings of the rings, at most */
 
+#define LIVE_WATCHED UINT64_MAX /* source_live_watch's mark in the epoll set; others have 0 */
+
 #define LIVE_LOSSES 5 /* kinds of losses; see report_losses */
 
 struct live {

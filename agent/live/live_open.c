@@ -6,6 +6,7 @@
 #include "agent/live/bpf/bpf.h"
 #include "agent/live/bpf/symbol.h"
 #include "agent/live/host.h"
+#include "agent/live/remote.h"
 #include "agent/live/system/cgroup.h"
 #include "agent/live/system/file_id.h"
 #include "agent/live/system/inventory.h"
@@ -273,8 +274,11 @@ static int open_all(struct live *live, const struct source_live_options *options
 int source_live_open(const struct source_live_options *options, struct source **out, char *error)
 {
 	struct live *live;
-	int err = check_options(options, error);
+	int err;
 
+	if (live_remote_is_used())
+		return live_remote_open(out, error);
+	err = check_options(options, error);
 	if (err)
 		return err;
 	live = calloc(1, sizeof(*live));

@@ -1,12 +1,15 @@
 /* agent/opener/jit_files.c: opens files in which processes describe the code that they generate. */
 #include "agent/opener/places.h"
 #include "agent/opener/request.h"
+#include "agent/source/procfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -180,4 +183,51 @@ int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_use
 		err = open_below(symfs, map, user, fd);
 	places_process_close(&process);
 	return err;
+}
+
+/* Return whether a mapping is of executable memory that a program filled itself. */
+static bool is_generated(const struct event_mapping *m)
+{
+	return m->prot & PROT_EXEC && strcmp(m->path, "[vdso]") != 0 &&
+	       strcmp(m->path, "[vsyscall]") != 0 &&
+	       (m->path[0] != '/' || m->deleted || !strncmp(m->path, "/memfd:", 7) ||
+		!strncmp(m->path, "/dev/", 5) || !strncmp(m->path, "/SYSV", 5));
+}
+
+static bool generates_code(uint32_t pid)
+{
+	struct event_mapping m;
+	char path[32], *line = NULL;
+	size_t room = 0;
+	bool generates = false;
+	FILE *maps;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/maps", pid);
+	maps = fopen(path, "re");
+	while (maps && !generates && getline(&line, &room, maps) > 0)
+		generates = !procfs_maps_line(line, &m) && is_generated(&m);
+	if (maps)
+		(void)fclose(maps);
+	free(line);
+	return generates;
+}
+
+int opener_memory(struct opener *opener, uint32_t pid, int *fd)
+{
+	struct request request = {
+		.what = REQUEST_MEMORY, .opener = opener->number, .pid = pid, .fd = -1
+	};
+	char path[32];
+	int opened;
+
+	if (opener->number)
+		return request_file(&request, NULL, fd);
+	if (!opener->live || !generates_code(pid))
+		return -EACCES;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", pid);
+	opened = open(path, O_RDONLY | O_CLOEXEC);
+	if (opened < 0)
+		return -errno;
+	*fd = opened;
+	return 0;
 }

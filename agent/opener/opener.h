@@ -181,6 +181,14 @@ int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
 int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_user *user,
 		    const char *dump, int *fd);
 
+/*
+ * Open the memory of a living process for reading, if the process generates code: if it has executable
+ * memory that no file on a disk holds. Offsets in the file are addresses. It stays the memory of the
+ * program that runs now: nothing can be read from it any more when the process has ended or executed
+ * another program. -EACCES: the process generates no code.
+ */
+int opener_memory(struct opener *opener, uint32_t pid, int *fd);
+
 /* Open /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);
 /*

@@ -379,7 +379,10 @@ static int open_next(struct request_server *s, struct opener *opener, const stru
 	return err;
 }
 
-/* Open candidates until one can be code. -ENOTSUP: there are candidates, but none can. */
+/*
+ * Open candidates until one can be code, or is a jitdump file and asked for by name. -ENOTSUP: there
+ * are candidates, but none can.
+ */
 static int open_code(struct request_server *s, struct opener *opener, const struct request *r,
 		     struct reply *reply)
 {
@@ -390,6 +393,10 @@ static int open_code(struct request_server *s, struct opener *opener, const stru
 		err = open_next(s, opener, r, &next, reply);
 		if (err)
 			break;
+		if (r->file.named && is_jitdump(reply->fd)) {
+			refused = 0;
+			break;
+		}
 		refused = only_code(0, r->file.elf_off, &reply->fd);
 		if (!refused)
 			break;
@@ -458,6 +465,8 @@ static int serve_one(struct request_server *s, struct opener *opener, struct req
 		err = opener_stored_kallsyms(opener, &r->id, &next, &reply->fd);
 		reply->number = next;
 		return err;
+	case REQUEST_MEMORY:
+		return opener_memory(opener, r->pid, &reply->fd);
 	}
 	return -EINVAL;
 }

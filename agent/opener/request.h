@@ -44,6 +44,7 @@ enum request_what {
 	REQUEST_COPY_KALLSYMS,
 	REQUEST_KEEP_KALLSYMS,
 	REQUEST_STORED_KALLSYMS,
+	REQUEST_MEMORY,
 };
 
 /* All that a request can hold; which fields a call uses is the same as its function's parameters. */

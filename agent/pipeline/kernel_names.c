@@ -143,6 +143,12 @@ int kernel_names_find(struct kernel_names *names, uint64_t addr, struct sym_symb
 	return err;
 }
 
+void kernel_names_ahead(const struct kernel_names *names, const uint64_t *addrs, size_t n)
+{
+	if (n && names->info->kernel_symbols_ahead)
+		names->info->kernel_symbols_ahead(names->info->kernel_symbol_ctx, addrs, n);
+}
+
 void kernel_names_fini(struct kernel_names *names)
 {
 	sym_kernel_free(names->stored);

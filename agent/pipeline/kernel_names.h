@@ -23,6 +23,8 @@ struct kernel_names { /* the first two are set by the caller and borrowed; all o
  */
 int kernel_names_find(struct kernel_names *names, uint64_t addr, struct sym_symbol *symbol,
 		      const char **module);
+/* Say which addresses will be looked up next. */
+void kernel_names_ahead(const struct kernel_names *names, const uint64_t *addrs, size_t n);
 void kernel_names_fini(struct kernel_names *names);
 
 #endif

@@ -325,11 +325,18 @@ static bool is_at(const struct cached *c, const struct location *location)
  * Return the cached name of a location, or look it up and cache it. On return without caching, the
  * result is in scratch.
  */
+static uint32_t cached_id(const struct names *names, const struct location *location)
+{
+	uint64_t hash = hash_u64(location->module->id, location->vaddr);
+
+	return UW_HASH_FIND(i, &names->by_address, hash, is_at(&names->cached[i], location));
+}
+
 static const struct cached *find_cached(struct names *names, const struct location *location,
 					struct cached *scratch)
 {
 	uint64_t hash = hash_u64(location->module->id, location->vaddr);
-	uint32_t id = UW_HASH_FIND(i, &names->by_address, hash, is_at(&names->cached[i], location));
+	uint32_t id = cached_id(names, location);
 
 	if (id != UW_HASH_NONE)
 		return &names->cached[id];
@@ -380,6 +387,25 @@ static int by_file(const void *a, const void *b)
 	return x->vaddr == y->vaddr ? 0 : x->vaddr < y->vaddr ? -1 : 1;
 }
 
+/* Tell the source which kernel addresses of the profile will be named. */
+static void prepare_kernel(const struct names *names, const struct profile *profile)
+{
+	uint64_t *addrs;
+	size_t n = 0;
+
+	if (!names->kernel.info->kernel_symbols_ahead)
+		return;
+	addrs = calloc(profile->n_locations + 1, sizeof(*addrs));
+	for (size_t i = 0; addrs && i < profile->n_locations; i++) {
+		const struct location *l = &profile->locations[i];
+
+		if (l->module->kind == MODULE_KERNEL && cached_id(names, l) == UW_HASH_NONE)
+			addrs[n++] = l->vaddr;
+	}
+	kernel_names_ahead(&names->kernel, addrs, n);
+	free(addrs);
+}
+
 void names_prepare(struct names *names, const struct profile *profile)
 {
 	const struct location **wanted;
@@ -387,6 +413,7 @@ void names_prepare(struct names *names, const struct profile *profile)
 	size_t n = 0;
 	bool *seen;
 
+	prepare_kernel(names, profile);
 	if (!names->symbols.store)
 		symbols_want(&names->symbols, profile);
 	if (!names->lines)

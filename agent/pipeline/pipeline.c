@@ -200,7 +200,8 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	struct event found;
 	int err;
 
-	if (!reading_sample(p->number)) {
+	/* Numbers of samples say nothing to a worker that follows this one in a recording. */
+	if (!reading_sample(p->options.live ? event->pid : p->number)) {
 		p->now.captured++;
 		p->now.lost[EVENT_LOST_CRASHED]++;
 		return 0;
@@ -242,8 +243,8 @@ static int on_sample(struct pipeline *p, const struct event *event)
  */
 static void close_unused(struct pipeline *p)
 {
-	if (p->options.keep_files || !modules_are_many(p->modules) ||
-	    atomic_load(&p->n_profiles) || errands_left())
+	if (p->options.keep_files || !modules_are_many(p->modules) || atomic_load(&p->n_profiles) ||
+	    errands_left())
 		return;
 	processes_note_modules(p->processes);
 	modules_park(p->modules);

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -56,6 +55,8 @@ struct watch { /* a process that generates code */
 	uint64_t mark; /* mark of the lists when read last; 0: not read */
 	uint32_t ns_pid;
 	struct opener_user user;
+	int memory;		  /* its memory, see opener_memory; -1: not open */
+	uint64_t memory_ns;	  /* CLOCK_MONOTONIC: do not try to open it before this time */
 	int map_fd;		  /* the process's perf-PID.map; -1: not open */
 	bool is_dump;		  /* map_fd is its jitdump file instead */
 	off_t map_size;		  /* size of the map when names were last read */
@@ -109,6 +110,8 @@ static void watch_fini(struct watch *w)
 {
 	if (w->map_fd >= 0)
 		(void)close(w->map_fd);
+	if (w->memory >= 0)
+		(void)close(w->memory);
 	uw_dynamic_put(w->names);
 	uw_dynamic_put(w->code);
 	hotspot_free(w->hotspot);
@@ -132,7 +135,7 @@ void generated_free(struct generated *g)
 
 struct memory {
 	const struct event *sample;
-	bool live;
+	int live; /* the living process's memory; -1: only what was recorded */
 	bool over;
 	uint64_t until_ns;  /* limit on this thread's CPU time; 0: none */
 	uint64_t latest_ns; /* limit on elapsed time, for a busy CPU or swapped pages */
@@ -147,13 +150,11 @@ static void begin_reading(struct memory *m)
 	m->latest_ns = now_ns() + READ_LATEST_NS;
 }
 
-static int read_live(uint32_t pid, uint64_t addr, void *out, size_t size)
+static int read_live(int memory, uint64_t addr, void *out, size_t size)
 {
-	struct iovec local = { .iov_base = out, .iov_len = size };
-	struct iovec remote = { .iov_base = (void *)(uintptr_t)addr, .iov_len = size };
-
-	return process_vm_readv((pid_t)pid, &local, 1, &remote, 1, 0) == (ssize_t)size ? 0
-										       : -EFAULT;
+	return addr <= INT64_MAX && pread(memory, out, size, (off_t)addr) == (ssize_t)size
+		       ? 0
+		       : -EFAULT;
 }
 
 /*
@@ -170,8 +171,8 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 			clock_ns(CLOCK_THREAD_CPUTIME_ID) > m->until_ns || now_ns() > m->latest_ns;
 	if (m->over)
 		return -ETIME;
-	if (m->live)
-		return read_live(m->sample->pid, addr, out, size);
+	if (m->live >= 0)
+		return read_live(m->live, addr, out, size);
 	return s->read(s->read_ctx, addr, out, size);
 }
 
@@ -511,6 +512,7 @@ static struct watch *watch_of(struct generated *g, const struct event *sample)
 			      .start_ns = sample->sample.process_start_ns,
 			      .rest_ns = rest_ns,
 			      .names_ns = names_ns,
+			      .memory = -1,
 			      .map_fd = -1 };
 	if (g->opener)
 		opener_user_of(g->opener, sample->pid, &(*w)->user);
@@ -527,6 +529,17 @@ static bool is_news(const struct watch *w, const struct event *sample, struct uw
 
 	return module && module->kind == MODULE_JIT &&
 	       (!w->code || uw_dynamic_proc(w->code, pc, &proc));
+}
+
+/* Return whether the memory of the process is open; open it if that was not tried just now. */
+static bool has_memory(struct generated *g, struct watch *w)
+{
+	if (w->memory < 0 && now_ns() >= w->memory_ns &&
+	    opener_memory(g->opener, w->pid, &w->memory)) {
+		w->memory = -1;
+		w->memory_ns = now_ns() + LOOK_NS;
+	}
+	return w->memory >= 0;
 }
 
 /*
@@ -573,7 +586,7 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
  */
 int generated_look(struct generated *g, const struct event *sample, struct event *out)
 {
-	struct memory memory = { .sample = sample, .live = g->live };
+	struct memory memory = { .sample = sample, .live = -1 };
 	struct uw_dynamic *dynamic;
 	struct thread thread;
 	struct watch *w;
@@ -591,6 +604,10 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 		seek_lists(g, w, thread.space);
 		w->files = thread.files;
 		w->mark = 0;
+		/* It may be another program's by now. */
+		if (w->memory >= 0)
+			(void)close(w->memory);
+		w->memory = -1;
 	}
 	/* Open the map while the process is alive and its files can be found. It is read later. */
 	if (g->live && w->map_fd < 0 && now_ns() >= w->look_ns) {
@@ -599,6 +616,11 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	}
 	if (is_nameless(w, sample, uw_space_machine(thread.space)) && names_of(g, w, out) == 1)
 		return 1;
+	if (g->live && (w->n_lists || w->hotspot)) {
+		if (!has_memory(g, w))
+			return 0;
+		memory.live = w->memory;
+	}
 	if (hotspot_look(g, w, &memory, thread.space, out) == 1)
 		return 1;
 	if (!w->n_lists || uw_dynamic_marks(w->lists, w->n_lists, read_memory, &memory, &mark) ||

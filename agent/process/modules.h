@@ -49,6 +49,9 @@ void modules_want(const struct modules *modules);
 struct module *modules_get(struct modules *modules, uint32_t pid,
 			   const struct event_mapping *mapping);
 
+/* Say that a process has begun, ended, or runs another program: it may see other files now. */
+void modules_process_changed(struct modules *modules, uint32_t pid);
+
 struct module *modules_kernel(struct modules *modules);	 /* the kernel and its modules */
 struct module *modules_unknown(struct modules *modules); /* addresses in no mapping */
 

@@ -52,6 +52,9 @@ struct known { /* a module as the catalogue stores it */
 	struct uw_dynamic *generated[GENERATED_MAX]; /* latest first; NULL after the last */
 };
 
+/* A power of two: processes whose view is remembered, by the low bits of the pid. */
+#define VIEWS 1024
+
 struct modules {
 	struct opener *opener;
 	const struct source_info *info;
@@ -71,6 +74,10 @@ struct modules {
 	uint32_t *waiting;  /* ids of modules for which a table does not pay yet */
 	size_t n_waiting, room_waiting;
 	bool said_origin;
+	struct {
+		uint32_t pid; /* 0: none */
+		uint64_t view;
+	} views[VIEWS];
 };
 
 static inline struct known *known_of(const struct module *module)

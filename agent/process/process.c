@@ -511,6 +511,7 @@ int processes_event(struct processes *p, const struct event *event)
 	case EVENT_MAPPING:
 		return on_mapping(p, event);
 	case EVENT_EXEC:
+		modules_process_changed(p->modules, event->pid);
 		process = find_process(p, event->pid);
 		if (process) {
 			p->n_mappings -= mappings_of(process->space);
@@ -520,8 +521,12 @@ int processes_event(struct processes *p, const struct event *event)
 		}
 		return 0;
 	case EVENT_FORK:
+		if (event->pid != event->fork.parent_pid)
+			modules_process_changed(p->modules, event->pid);
 		return on_fork(p, event);
 	case EVENT_EXIT:
+		if (event->pid == event->tid)
+			modules_process_changed(p->modules, event->pid);
 		return on_exit_event(p, event);
 	case EVENT_COMM:
 		return on_comm(p, event);

@@ -2,6 +2,7 @@
 #include "agent/role/channel.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,12 +12,14 @@
 struct channel {
 	int ask, answer; /* the two ends; -1: closed */
 	bool taken;	 /* a request is under way, or the channel is broken */
+	uint32_t n_asked;
 };
 
 struct channels {
 	pthread_mutex_t lock;
 	pthread_cond_t free; /* a channel is not taken any more */
 	size_t n, n_broken;
+	struct message *request, *reply; /* of channels_answer_next; NULL until its first call */
 	struct channel channel[];
 };
 
@@ -57,6 +60,10 @@ void channels_free(struct channels *c)
 		close_end(&c->channel[i].ask);
 		close_end(&c->channel[i].answer);
 	}
+	if (c) {
+		free(c->request);
+		free(c->reply);
+	}
 	free(c);
 }
 
@@ -74,28 +81,56 @@ struct answering {
 	void *ctx;
 };
 
+/* Wait for one request and answer it. request and reply are memory for the messages. */
+static int answer_one(const struct answering *a, struct message *request, struct message *reply)
+{
+	int err = message_receive(a->fd, request);
+
+	if (err)
+		return err;
+	message_init(reply);
+	a->handle(a->ctx, request, reply);
+	reply->tag = request->tag;
+	message_fini(request);
+	err = message_send(a->fd, reply);
+	message_fini(reply); /* the other process has its own descriptors */
+	return err;
+}
+
 /* Answer the requests of one channel until its other end is closed. */
 static void *answer(void *ctx)
 {
 	const struct answering *a = ctx;
 	struct message *request = malloc(sizeof(*request)), *reply = malloc(sizeof(*reply));
 
-	while (request && reply && !message_receive(a->fd, request)) {
-		int err;
-
-		message_init(reply);
-		a->handle(a->ctx, request, reply);
-		message_fini(request);
-		err = message_send(a->fd, reply);
-		message_fini(reply); /* the other process has its own descriptors */
-		if (err)
-			break;
-	}
+	while (request && reply && !answer_one(a, request, reply))
+		;
 	free(request);
 	free(reply);
 	/* The process that waits for a reply sees that none will come. */
 	(void)shutdown(a->fd, SHUT_RDWR);
 	return NULL;
+}
+
+int channels_answer_fd(const struct channels *c)
+{
+	return c->channel[0].answer;
+}
+
+int channels_answer_next(struct channels *c, int timeout_ms, channel_handle_fn handle, void *ctx)
+{
+	struct answering a = { c->channel[0].answer, handle, ctx };
+	struct pollfd request = { .fd = a.fd, .events = POLLIN };
+
+	for (size_t i = 0; i < c->n; i++)
+		close_end(&c->channel[i].ask);
+	if (poll(&request, 1, timeout_ms) <= 0)
+		return 0;
+	if (!c->request)
+		c->request = malloc(sizeof(*c->request));
+	if (!c->reply)
+		c->reply = malloc(sizeof(*c->reply));
+	return !c->request || !c->reply || answer_one(&a, c->request, c->reply) ? -EPIPE : 0;
 }
 
 /* The first channel is answered on this thread, each other one on a thread of its own. */
@@ -157,9 +192,23 @@ static void put(struct channels *c, struct channel *channel, bool broken)
 	(void)pthread_mutex_unlock(&c->lock);
 }
 
-int channels_call(struct channels *c, const struct message *request, struct message *reply)
+/*
+ * Wait for the reply to the request with this tag. Replies to an earlier process that asked on this
+ * channel are dropped.
+ */
+static int receive(const struct channel *channel, uint64_t tag, struct message *reply)
+{
+	int err;
+
+	while (!(err = message_receive(channel->ask, reply)) && reply->tag != tag)
+		message_fini(reply);
+	return err;
+}
+
+int channels_call(struct channels *c, struct message *request, struct message *reply)
 {
 	struct channel *channel;
+	uint64_t tag;
 	int err = request->err;
 
 	if (err)
@@ -167,9 +216,11 @@ int channels_call(struct channels *c, const struct message *request, struct mess
 	channel = take(c);
 	if (!channel)
 		return -EPIPE;
+	/* The channel is this thread's, so its number is, too. */
+	tag = request->tag = (uint64_t)getpid() << 32 | channel->n_asked++;
 	err = message_send(channel->ask, request);
 	if (!err)
-		err = message_receive(channel->ask, reply);
+		err = receive(channel, tag, reply);
 	put(c, channel, err != 0);
 	return err == -ECONNRESET ? -EPIPE : err;
 }

@@ -30,9 +30,19 @@ typedef void (*channel_handle_fn)(void *ctx, struct message *request, struct mes
 void channels_answer(struct channels *channels, channel_handle_fn handle, void *ctx);
 
 /*
- * Send a request and wait for its reply. request and reply may be the same message. The caller calls
- * message_fini(reply) after a success. -EPIPE: the other process is gone.
+ * For a process that answers between other work: the first channel's descriptor, which is readable
+ * when there is a request; and wait up to timeout_ms (-1: without limit) for a request and answer it.
+ * Return 0, also if there was none, or -EPIPE if the asking process is gone.
  */
-int channels_call(struct channels *channels, const struct message *request, struct message *reply);
+int channels_answer_fd(const struct channels *channels);
+int channels_answer_next(struct channels *channels, int timeout_ms, channel_handle_fn handle,
+			 void *ctx);
+
+/*
+ * Send a request and wait for its reply. request and reply may be the same message. The caller calls
+ * message_fini(reply) after a success. A process that follows one that ended, with the same channels,
+ * does not get replies to that one. -EPIPE: the other process is gone.
+ */
+int channels_call(struct channels *channels, struct message *request, struct message *reply);
 
 #endif

@@ -21,6 +21,9 @@ enum files_request {
 	FILES_COMMIT,
 	FILES_ABORT,
 	FILES_ADVISE,
+	FILES_WAITED,
+	FILES_KEEP,
+	FILES_COMMAND,
 	FILES_DONE,
 };
 
@@ -57,6 +60,22 @@ void files_abort(uint64_t number);
 struct message;
 typedef void (*files_put_fn)(void *ctx, struct message *m);
 void files_tell(enum files_request what, files_put_fn put, void *ctx);
+
+/*
+ * Return how many nanoseconds a thread of this process has waited for a CPU so far, from the second
+ * field of its schedstat (Linux Documentation/scheduler/sched-stats.rst). 0: the kernel does not say.
+ */
+uint64_t files_waited_ns(int tid);
+uint64_t files_waited_of(int process, int tid); /* of another process; 0: of this one */
+
+/* With a supervisor: delete the oldest results of a recording in windows of time. */
+void files_keep(void);
+
+/*
+ * With a supervisor: send a request that the command itself serves there (struct supervision). Return
+ * the command's code, and set *number to what it says.
+ */
+int files_command(uint64_t what, uint64_t *number);
 
 /*
  * Say that the result is complete, and that the rest of the work is not worth doing again: what reads

@@ -10,7 +10,7 @@
 
 void message_init(struct message *m)
 {
-	m->size = m->at = m->n_fds = m->fds_at = 0;
+	m->tag = m->size = m->at = m->n_fds = m->fds_at = 0;
 	m->err = 0;
 }
 
@@ -110,9 +110,10 @@ union control { /* aligned as struct cmsghdr */
 
 int message_send(int socket, const struct message *m)
 {
-	struct iovec bytes = { .iov_base = (void *)(uintptr_t)m->bytes, .iov_len = m->size };
+	struct iovec parts[] = { { (void *)(uintptr_t)&m->tag, sizeof(m->tag) },
+				 { (void *)(uintptr_t)m->bytes, m->size } };
 	union control control = { .room = { 0 } };
-	struct msghdr header = { .msg_iov = &bytes, .msg_iovlen = 1 };
+	struct msghdr header = { .msg_iov = parts, .msg_iovlen = 2 };
 	ssize_t n;
 
 	if (m->err)
@@ -156,10 +157,10 @@ static void take_rights(struct message *m, struct msghdr *header)
 
 int message_receive(int socket, struct message *m)
 {
-	struct iovec bytes = { .iov_base = m->bytes, .iov_len = sizeof(m->bytes) };
+	struct iovec parts[] = { { &m->tag, sizeof(m->tag) }, { m->bytes, sizeof(m->bytes) } };
 	union control control = { .room = { 0 } };
-	struct msghdr header = { .msg_iov = &bytes,
-				 .msg_iovlen = 1,
+	struct msghdr header = { .msg_iov = parts,
+				 .msg_iovlen = 2,
 				 .msg_control = &control,
 				 .msg_controllen = sizeof(control) };
 	ssize_t n;
@@ -171,12 +172,14 @@ int message_receive(int socket, struct message *m)
 	if (n < 0)
 		return -errno;
 	take_rights(m, &header);
-	m->size = (size_t)n;
-	if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+	if (!n)
+		return -EPIPE; /* no message is empty: the other end is closed */
+	if ((size_t)n < sizeof(m->tag) || header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
 		message_fini(m);
 		return -EBADMSG;
 	}
-	return n ? 0 : -EPIPE; /* no message is empty: the other end is closed */
+	m->size = (size_t)n - sizeof(m->tag);
+	return 0;
 }
 
 void message_fini(struct message *m)

@@ -18,9 +18,10 @@
 #define MESSAGE_FDS 2
 
 struct message {
-	size_t size; /* bytes written, or received */
-	size_t at;   /* bytes taken */
-	int err;     /* the first error: -E2BIG while writing, -EBADMSG while reading; else 0 */
+	uint64_t tag; /* sent with the message; for channels */
+	size_t size;  /* bytes written, or received */
+	size_t at;    /* bytes taken */
+	int err;      /* the first error: -E2BIG while writing, -EBADMSG while reading; else 0 */
 	int fds[MESSAGE_FDS];
 	size_t n_fds, fds_at;
 	uint8_t bytes[MESSAGE_MAX];

@@ -73,6 +73,17 @@ void reading_noted(int number)
 		atomic_store(&notes->now[number].taken, false);
 }
 
+void reading_busy(bool busy)
+{
+	uint64_t turns;
+
+	if (!notes)
+		return;
+	turns = atomic_load_explicit(&notes->turns, memory_order_relaxed);
+	if ((turns & 1) != busy)
+		atomic_store_explicit(&notes->turns, turns + 1, memory_order_relaxed);
+}
+
 bool reading_sample(uint64_t number)
 {
 	if (!notes)

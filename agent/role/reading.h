@@ -4,8 +4,7 @@
  *
  * The notes are in memory that the supervisor and all its workers share. A worker that follows one
  * that died does not read the files that the dead one was reading, and does not walk the sample that
- * it was walking. Without a supervisor nothing is
- * noted. Any thread may call.
+ * it was walking. Without a supervisor nothing is noted. Any thread may call.
  */
 #ifndef AGENT_ROLE_READING_H
 #define AGENT_ROLE_READING_H
@@ -33,7 +32,12 @@ struct reading_notes {
 	/* Written by the supervisor while there is no worker. */
 	struct reading_file refused[READING_MAX];
 	size_t n_refused;
-	/* The sample that is being walked, by its number in its input; 0: none. */
+	/* Counts beginnings and ends of reading_busy: odd while the worker is busy. */
+	_Atomic uint64_t turns;
+	/*
+	 * The sample that is being walked, by its number in its input, or in a recording by its
+	 * process; 0: none.
+	 */
 	_Atomic uint64_t sample;
 	uint64_t refused_samples[READING_MAX];
 	size_t n_refused_samples;
@@ -50,6 +54,12 @@ int reading_note(int fd, uint64_t elf_off, const char *path);
 /* The same, if the facts are already known. */
 int reading_note_known(const struct reading_file *file);
 void reading_noted(int number);
+
+/*
+ * Note that work begins, or ends, that never takes long. The supervisor ends a worker that is busy for
+ * half a minute. One thread only may call.
+ */
+void reading_busy(bool busy);
 
 /* Note that a sample is being walked; 0: no more. Return false if a worker died over it. */
 bool reading_sample(uint64_t number);

@@ -10,6 +10,7 @@
 #include <linux/capability.h>
 #include <linux/landlock.h>
 #include <linux/sched.h>
+#include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -105,6 +106,37 @@ static int drop_capabilities(void)
 
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	return syscall(SYS_capset, &header, none) ? -errno : 0;
+}
+
+void sandbox_keep(const int *caps, size_t n)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct held[_LINUX_CAPABILITY_U32S_3];
+	uint64_t keep = 0;
+
+	if (syscall(SYS_capget, &header, held))
+		return;
+	for (size_t i = 0; i < n; i++)
+		keep |= UINT64_C(1) << caps[i];
+	for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
+		if (!(keep >> cap & 1))
+			(void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		held[i].permitted &= (uint32_t)(keep >> 32 * i);
+		held[i].effective &= (uint32_t)(keep >> 32 * i);
+		held[i].inheritable = 0;
+	}
+	(void)syscall(SYS_capset, &header, held);
+}
+
+void sandbox_limit_memory(uint64_t bytes)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_DATA, &limit) || limit.rlim_cur <= bytes)
+		return;
+	limit.rlim_cur = bytes;
+	(void)setrlimit(RLIMIT_DATA, &limit);
 }
 
 /*
@@ -244,6 +276,11 @@ static int allow_threads(scmp_filter_ctx filter)
 		err = allow_if(filter, SCMP_SYS(tgkill), 0, UINT32_MAX, (uint64_t)getpid());
 	if (!err)
 		err = allow_if(filter, SCMP_SYS(prctl), 0, UINT32_MAX, PR_SET_NAME);
+	/* A thread may give up a raised priority. */
+	if (!err)
+		err = allow_if(filter, SCMP_SYS(setpriority), 2, UINT32_MAX, 0);
+	if (!err)
+		err = allow_if(filter, SCMP_SYS(sched_setscheduler), 1, UINT32_MAX, SCHED_OTHER);
 	/* prlimit64 of this process (0) only. */
 	return err ? err : allow_if(filter, SCMP_SYS(prlimit64), 0, UINT32_MAX, 0);
 }
@@ -251,7 +288,7 @@ static int allow_threads(scmp_filter_ctx filter)
 /* Files: facts of an open file, locks of the store, the size of a terminal. */
 static int allow_files(scmp_filter_ctx filter)
 {
-	static const uint64_t controls[] = { TCGETS, TIOCGWINSZ, FIONREAD, FIOCLEX };
+	static const uint64_t controls[] = { TCGETS, TCSETS, TIOCGWINSZ, FIONREAD, FIOCLEX };
 	static const uint64_t commands[] = { F_GETFD,	   F_SETFD,	 F_GETFL,
 					     F_SETFL,	   F_DUPFD,	 F_GETLK,
 					     F_SETLK,	   F_SETLKW,	 F_OFD_GETLK,

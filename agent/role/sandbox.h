@@ -8,9 +8,23 @@
 #define AGENT_ROLE_SANDBOX_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* Return whether this program can be confined: not if it was built with a sanitizer. */
 bool sandbox_is_possible(void);
+
+/*
+ * Keep only these capabilities, of those that this process has, and let no program that it executes
+ * get any other. n is the number of caps.
+ */
+void sandbox_keep(const int *caps, size_t n);
+
+/*
+ * Limit the memory of this process to so many bytes that it may write, unless a lower limit holds:
+ * beyond it allocations fail (setrlimit(2), RLIMIT_DATA).
+ */
+void sandbox_limit_memory(uint64_t bytes);
 
 /*
  * Confine this process. Only its calling thread may exist. Each layer that the kernel does not offer

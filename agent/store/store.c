@@ -49,6 +49,8 @@ void store_open_files(struct store *s)
 	pthread_mutex_lock(&s->lock);
 	if (s->db || (!session_gave_up(s) && !session_open(s)))
 		(void)db_number(s->db, "SELECT count(*) FROM settings");
+	if (s->db && s->reads_beside)
+		reading_open_files(s);
 	pthread_mutex_unlock(&s->lock);
 }
 

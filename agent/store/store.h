@@ -55,7 +55,7 @@ void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file
 int store_open(const char *path, struct store **out);
 /*
  * Open the database now, and create it if it does not exist: later this process can open no file
- * any more.
+ * any more. Call store_read_beside before, if at all.
  */
 void store_open_files(struct store *store);
 /* Write what is pending, log the counters (--verbose), close the database and free the store. */

@@ -80,6 +80,12 @@ static int begin_beside(struct store *s)
 	return err ? err : db_unmap(s->beside.db);
 }
 
+void reading_open_files(struct store *s)
+{
+	if (!begin_beside(s))
+		(void)db_number(s->beside.db, "SELECT count(*) FROM settings");
+}
+
 int reading_begin(struct store *s, const struct blob_place *place, struct uw_blob_source *out)
 {
 	int err = s->reads_beside ? begin_beside(s) : 0;

@@ -12,6 +12,9 @@ void reading_init(struct store *s);
 /* End all reading, and close the separate connection. */
 void reading_fini(struct store *s);
 
+/* Open the files of the connection for reading beside, while this process can. */
+void reading_open_files(struct store *s);
+
 /*
  * Begin to read a blob lazily; the owner of *out releases it. Return -ENOMEM or what opening the
  * blob failed with.

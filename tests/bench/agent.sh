@@ -28,23 +28,38 @@ import json, os, re, signal, subprocess, sys, time
 work, offwind, seconds, frequencies = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4].split()
 tick = os.sysconf('SC_CLK_TCK')
 
+def processes(pid):
+    """Those of one recorder: ours is several."""
+    return [str(pid), *open(f'/proc/{pid}/task/{pid}/children').read().split()]
+
 def cpu(pid):
-    fields = open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / tick
+    total = 0
+    for p in processes(pid):
+        fields = open(f'/proc/{p}/stat').read().rsplit(')', 1)[1].split()
+        total += (int(fields[11]) + int(fields[12])) / tick
+    return total
+
+def memory(pid):
+    """MiB in all processes, what they share counted once; and of these the kernel's rings."""
+    sizes, rings = 0, 0
+    for p in processes(pid):
+        text = open(f'/proc/{p}/smaps').read()
+        sizes += sum(int(n) for n in re.findall(r'^Pss:\s+(\d+)', text, re.M))
+        rings += sum(int(n) for n in re.findall(r'anon_inode:(?:bpf-map|\[perf_event\]).*\n(?:.*\n)*?Pss:\s+(\d+)', text))
+    return sizes / 1024, rings / 1024
 
 def run(argv):
-    """CPU seconds after three, of the rest, of all; peak MiB and its ring's."""
+    """CPU seconds after three, of the rest, of all; MiB at the end, and those of its rings."""
     p = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=open(f'{work}/err', 'w'))
     time.sleep(3)
     first, began = cpu(p.pid), time.monotonic()
     time.sleep(seconds)
     later, ended = cpu(p.pid), time.monotonic()
-    ring = sum(int(n) for n in re.findall(r'anon_inode:(?:bpf-map|\[perf_event\]).*\n(?:.*\n)*?Rss:\s+(\d+)',
-                                          open(f'/proc/{p.pid}/smaps').read()))
+    size, ring = memory(p.pid)
     p.send_signal(signal.SIGINT)
     _, _, use = os.wait4(p.pid, 0)
     p.returncode = 0
-    return first, 100 * (later - first) / (ended - began), use.ru_utime + use.ru_stime, use.ru_maxrss / 1024, ring / 1024
+    return first, 100 * (later - first) / (ended - began), use.ru_utime + use.ru_stime, size, ring
 
 print(f'{"Hz":>5} {"recorder":14} {"samples":>8} {"% CPU":>7} {"start":>6} {"all":>6} {"MiB":>6} {"ring":>6} {"taken":>7}')
 for hz in frequencies:

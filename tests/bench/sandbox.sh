@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Compares the CPU time of `offwind unwind` in a worker without rights (docs/security.md, "Roles") with
-# the same in one process (OFFWIND_SANDBOX=off), on recordings of real programs. Each runs ROUNDS times, the two in
-# turn; the table has the medians of user + sys of all processes together, and of the time that passes.
-# It never fails because something is slow.
+# Compares the CPU time of `offwind unwind` and `offwind record` in several processes (docs/security.md,
+# "Roles") with the same in one process (OFFWIND_SANDBOX=off): on recordings of real programs, and beside a
+# compiler on every CPU. Each runs ROUNDS times, recordings a third of that, the two in turn; the table has the
+# medians of user + sys of all processes together, and of the time that passes. The last row is a recording of
+# true(1): how long it takes to begin and to end. It never fails because something is slow.
 set -eu
 export LC_ALL=C
 ROUNDS=${ROUNDS:-15}
 work=$(mktemp -d "${TMPDIR:-/tmp}/offwind-bench.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+loads=()
+trap 'kill "${loads[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
 . tests/workload.sh
 export WORKLOAD_DIR=$work
 offwind=$(realpath "$BUILD/offwind")
@@ -49,3 +51,14 @@ for program in ${*:-clang python3 node sqlite3 git openssl}; do
 	"$offwind" unwind -q -o "$work/p.pb.gz" "$work/perf.data"
 	python3 "$work/pairs.py" "$ROUNDS" "$program" "$offwind" unwind -q -o "$work/p.pb.gz" "$work/perf.data"
 done
+workload clang
+for _ in $(seq "$(nproc)"); do
+	(trap 'kill $! 2>/dev/null; exit' TERM; while :; do "${argv[@]}" >/dev/null 2>&1 & wait $!; done) &
+	loads+=($!)
+done
+for hz in 99 997; do
+	python3 "$work/pairs.py" $((ROUNDS / 3)) "all $hz Hz" "$offwind" record -q -a -F $hz -d 5 -o "$work/p.pb.gz"
+done
+kill "${loads[@]}"
+loads=()
+python3 "$work/pairs.py" "$ROUNDS" "true" "$offwind" record -q -o "$work/p.pb.gz" -- true

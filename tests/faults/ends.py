@@ -104,21 +104,34 @@ def run(*command, wait=False):
     return child
 
 
+def roles(child):
+    """Return the processes of a recording."""
+    try:
+        return [child.pid] + [int(p) for p in open('/proc/%d/task/%d/children' % (child.pid, child.pid)).read().split()]
+    except OSError:
+        return []
+
+
 def is_recording(child):
     """Return whether its events are open."""
-    try:
-        fds = os.listdir('/proc/%d/fd' % child.pid)
-        return any('perf_event' in os.readlink('/proc/%d/fd/%s' % (child.pid, fd)) for fd in fds)
-    except OSError:
-        return False
+    for pid in roles(child):
+        try:
+            if any('perf_event' in os.readlink('/proc/%d/fd/%s' % (pid, fd)) for fd in os.listdir('/proc/%d/fd' % pid)):
+                return True
+        except OSError:
+            pass
+    return False
 
 
 def peak(child):
-    """Return its peak memory so far, in KiB; 0 after it has ended."""
-    try:
-        return next(int(line.split()[1]) for line in open('/proc/%d/status' % child.pid) if line.startswith('VmHWM'))
-    except (OSError, StopIteration):
-        return 0
+    """Return the peak memory so far of its processes together, in KiB; 0 after they have ended."""
+    total = 0
+    for pid in roles(child):
+        try:
+            total += next(int(line.split()[1]) for line in open('/proc/%d/status' % pid) if line.startswith('VmHWM'))
+        except (OSError, StopIteration):
+            pass
+    return total
 
 
 def record(name, *options, signals=(), at_end=None, code=(0,), profile=True):

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Tests the sandbox of the commands that read recordings and profiles. Code that took over the worker
-# (preload/hostile.c) can open no file, make no socket and no process, and holds no right; a file that
-# ends the worker is left out, and the rest of the result comes out.
+# Tests the sandbox of the commands that read recordings, profiles and processes. Code that took over the
+# worker (preload/hostile.c) can open no file, make no socket and no process, and holds no right; a file
+# that ends the worker is left out, and the rest of the result comes out. A recording goes on.
 set -u
 . tests/recorder.sh
+. tests/wait.sh
 chmod 755 "$dir"
 gcc -O1 -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o "$dir/hostile.so" tests/faults/preload/hostile.c || exit 1
 cat >"$dir/lib.c" <<'C'
@@ -51,6 +52,13 @@ attack "explain" "$offwind" explain "$dir/x.owc"
 attack "report of a recording" "$offwind" report "$dir/x.owc"
 attack "flame graph of a recording" "$offwind" flamegraph "$dir/x.owc" -o "$dir/y.html"
 attack "perf_to_profile" bash -c "exec -a perf_to_profile '$offwind' -f -i '$dir/x.owc' -o '$dir/z.pb'"
+attack "record" "$offwind" record -o "$dir/y.pb.gz" -- "$dir/prog"
+attack "record of the machine" "$offwind" record -a -d 1 -o "$dir/y.pb.gz"
+attack "record to a capture file" "$offwind" record --raw -o "$dir/y.owc" -- "$dir/prog"
+attack "top" "$offwind" top --batch -n 2 --delay 1
+"$dir/prog" & prog=$!
+attack "unwind of a process" "$offwind" unwind --pid $prog -o "$dir/y.pb.gz"
+wait $prog
 user=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOSTILE_HAS_ROOT=1 "HOME=$dir/home" OFFWIND_DB=)
 attack "unwind by an ordinary user" "${user[@]}" "$dir/offwind" unwind "$dir/x.owc" -f text
 attack "unwind by the root of a user namespace" unshare -r "$dir/offwind" unwind --no-cache "$dir/x.owc" -f text
@@ -58,24 +66,28 @@ attack "explain by an ordinary user" "${user[@]}" "$dir/offwind" explain "$dir/x
 
 # ---- what the worker holds --------------------------------------------------------------------------
 
-LD_PRELOAD=$dir/hostile.so HOSTILE=stop "$offwind" unwind "$dir/x.owc" -o "$dir/y.pb.gz" 2>/dev/null &
-supervisor=$!
-worker=
-for _ in $(seq 2000); do
-	for pid in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
-		grep -q '^State:.T' "/proc/$pid/status" 2>/dev/null && worker=$pid
+# Run a command until its worker has stopped itself. Sets supervisor and worker ("": there is none).
+stopped_worker() { # COMMAND…
+	LD_PRELOAD=$dir/hostile.so HOSTILE=stop "$@" 2>/dev/null &
+	supervisor=$!
+	worker=
+	for _ in $(seq 2000); do
+		for pid in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
+			grep -q '^State:.T' "/proc/$pid/status" 2>/dev/null && worker=$pid
+		done
+		[ -n "$worker" ] && return
+		kill -0 $supervisor 2>/dev/null || break
+		sleep 0.01
 	done
-	[ -n "$worker" ] && break
-	kill -0 $supervisor 2>/dev/null || break
-	sleep 0.01
-done
-if [ -z "$worker" ]; then
-	fail "there is no worker"
-else
+	fail "$*: there is no worker"
+}
+holds() { # NAME REGEX: what stands in status
+	grep -qE "^$1:[[:space:]]+$2\$" <<<"$status" || fail "the worker's $1: $(grep "^$1:" <<<"$status")"
+}
+for command in "unwind $dir/x.owc -o $dir/y.pb.gz" "record -a -d 2 -o $dir/y.pb.gz"; do
+	stopped_worker "$offwind" $command
+	[ -n "$worker" ] || continue
 	status=$(cat "/proc/$worker/status")
-	holds() { # NAME REGEX
-		grep -qE "^$1:[[:space:]]+$2\$" <<<"$status" || fail "the worker's $1: $(grep "^$1:" <<<"$status")"
-	}
 	for set in CapInh CapPrm CapEff CapBnd CapAmb; do
 		holds $set 0000000000000000
 	done
@@ -85,9 +97,73 @@ else
 	uid=$(sed -nE 's/^Uid:\t([0-9]+)\t\1\t\1\t\1$/\1/p' <<<"$status")
 	[ "${uid:-0}" -ge $((0x70000000)) ] || fail "the worker's user: $(grep ^Uid: <<<"$status")"
 	[[ $(readlink "/proc/$worker/root") == /proc/$worker/fdinfo ]] || fail "the worker's root: $(readlink "/proc/$worker/root")"
+	# No descriptor of the kernel's recording is its.
+	ls -l "/proc/$worker/fd" | grep -E 'bpf|perf_event' && fail "$command: the worker holds what the capture process does"
 	kill -CONT "$worker"
-fi
-wait $supervisor || fail "after it was stopped: exit $?"
+	wait $supervisor || fail "$command, after it was stopped: exit $?"
+done
+# The processes that serve it hold what they need, and can get no more.
+"$offwind" record -q -a -d 30 -o "$dir/y.pb.gz" & supervisor=$!
+for role in opener capture; do
+	pid=
+	until [ -n "$pid" ] || ! kill -0 $supervisor 2>/dev/null; do
+		for child in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
+			has_name "$child" offwind-$role && grep -q '^NoNewPrivs:.1' "/proc/$child/status" && pid=$child
+		done
+	done
+	status=$(cat "/proc/$pid/status")
+	# CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_MODULE
+	for set in CapPrm CapEff CapBnd; do
+		mask=$(sed -n "s/^$set:\t//p" <<<"$status")
+		[ $((0x$mask & 0x13023)) = 0 ] || fail "$role: $set $mask"
+	done
+done
+kill -INT $supervisor
+wait $supervisor || fail "ended by SIGINT: exit $?"
+
+# ---- a recording's worker that dies, or does not go on --------------------------------------------------
+
+# This one waits for half a minute: look at it last. Its worker stops while it reads a file.
+LD_PRELOAD=$dir/hostile.so HOSTILE=hang:$(stat -c %i "$dir/libhot.so") "$offwind" record -a -d 40 -o "$dir/hung.pb.gz" --stats "$dir/hung.json" 2>"$dir/hung.log" & hung=$!
+workers_of() { # SUPERVISOR: the confined ones
+	local child
+	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+		has_name "$child" offwind-worker && grep -q '^Seccomp:.2' "/proc/$child/status" 2>/dev/null && echo "$child"
+	done
+}
+has_worker() { worker=$(workers_of "$1") && [ -n "$worker" ] && [ "$worker" != "${2:-}" ]; } # SUPERVISOR [NOT]
+is_stopped() { worker=$(workers_of "$1") && grep -q '^State:.T' "/proc/$worker/status" 2>/dev/null; }
+until_or_dead $hung has_worker $hung
+"$dir/prog" &
+until_or_dead $hung is_stopped $hung || fail "the worker did not stop"
+
+balance() { # STATS: every occurrence is accounted for
+	python3 -c '
+import json, sys
+total = json.load(open(sys.argv[1]))["total"]
+sums = sum(sum(total[k].values()) for k in ("filtered", "lost", "unwound")) + total["waiting"] + total.get("written", 0)
+sys.exit("fired %d, accounted for %d" % (total["fired"], sums) if sums != total["fired"] else not total["lost"]["crashed"])' "$1"
+}
+for signal in SEGV KILL; do
+	"$offwind" record -o "$dir/y.pb.gz" --raw="$dir/y.owc" --stats "$dir/y.json" -- sh -c "'$dir/prog'; '$dir/prog'; exit 7" 2>"$dir/err" &
+	supervisor=$!
+	until_or_dead $supervisor has_worker $supervisor && dead=$worker || fail "$signal: no worker"
+	until_or_dead $supervisor larger "$dir/y.owc" 4096 || fail "$signal: no samples"
+	kill -$signal "$dead"
+	until_or_dead $supervisor has_worker $supervisor "$dead" || fail "$signal: no second worker"
+	wait $supervisor
+	[ $? = 7 ] || fail "SIG$signal: the command's exit code: $?: $(cat "$dir/err")"
+	grep -q "the worker was ended by SIG$signal: what was recorded until now is lost.*; recording goes on" "$dir/err" || fail "SIG$signal: $(cat "$dir/err")"
+	grep -qE 'captured ([0-9]+) = unwound [1-9][0-9]* .* \+ lost [0-9]+ \(.*crashed [1-9]' "$dir/err" || fail "SIG$signal: the accounting: $(cat "$dir/err")"
+	balance "$dir/y.json" || fail "SIG$signal: the statistics"
+	"$offwind" report --check "$dir/y.pb.gz" >/dev/null || fail "SIG$signal: the profile"
+	"$offwind" report -n 5 "$dir/y.pb.gz" | grep -q hot || fail "SIG$signal: what runs is not known again: $("$offwind" report -n 5 "$dir/y.pb.gz")"
+	"$offwind" unwind -q "$dir/y.owc" -o "$dir/z.pb.gz" || fail "SIG$signal: the capture file: exit $?"
+	# That of the worker that died has what it wrote.
+	"$offwind" unwind "$dir/y.owc.old" -o "$dir/z.pb.gz" 2>"$dir/err"
+	[ $? = 3 ] && grep -q 'captured [1-9]' "$dir/err" || fail "SIG$signal: the first capture file: $(cat "$dir/err")"
+	rm -f "$dir"/y.owc*
+done
 
 # ---- a file that ends the worker ---------------------------------------------------------------------
 
@@ -102,6 +178,13 @@ crash() { # COMMAND…
 samples() { # PROFILE: how many samples, and how many of them stopped without the object
 	"$offwind" report --check "$1" | sed -nE 's/.*sound; ([0-9]+) samples.*/\1/p'
 }
+# A recording goes on without it, and the file is in quarantine.
+crash "$offwind" record -o "$dir/y.pb.gz" -- sh -c "'$dir/prog'; '$dir/prog'" || fail "record: a file that ends the worker: exit $?: $(cat "$dir/err")"
+[ "$(grep -c "warning: $dir/libhot.so: a worker that read it was ended by SIGSEGV" "$dir/err")" = 1 ] ||
+	fail "record: it is not reported once: $(cat "$dir/err")"
+"$offwind" report -n 5 "$dir/y.pb.gz" | grep -q libhot || fail "record: $("$offwind" report -n 5 "$dir/y.pb.gz")"
+[ "$(sqlite3 "$OFFWIND_DB" 'select count(*) from quarantine')" = 1 ] || fail "record: it is not in quarantine"
+"$offwind" cache verify --repair >/dev/null 2>&1
 rm -f "$dir/y.pb.gz"
 crash "$offwind" unwind "$dir/x.owc" -o "$dir/y.pb.gz" || fail "a file that ends the worker: exit $?: $(cat "$dir/err")"
 [ "$(grep -c "warning: $dir/libhot.so: a worker that read it was ended by SIGSEGV" "$dir/err")" = 1 ] ||
@@ -185,4 +268,9 @@ done
 # Without the sandbox everything is in one process, and the result is the same.
 OFFWIND_SANDBOX=off "$offwind" unwind -q --no-cache "$dir/x.owc" -f text >"$dir/one" &&
 	"$offwind" unwind -q --no-cache "$dir/x.owc" -f text >"$dir/two" && cmp "$dir/one" "$dir/two" || fail "the results differ"
+
+# The worker that was stopped in the meantime is replaced, and the recording ends as it should.
+wait $hung || fail "a worker that hangs: exit $?: $(cat "$dir/hung.log")"
+grep -q "the worker has not gone on for 30 s, and is ended" "$dir/hung.log" || fail "a worker that hangs: $(cat "$dir/hung.log")"
+balance "$dir/hung.json" || fail "a worker that hangs: the statistics"
 exit $((failures > 0))

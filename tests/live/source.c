@@ -4,6 +4,7 @@
  *   usage: source TARGET [GOROUTINE]     (tests/live/target.c and goroutine.go, built)
  */
 #include "agent/live/bpf/bpf.h"
+#include "agent/live/capture.h"
 #include "agent/live/live.h"
 #include "agent/live/system/decode.h"
 #include "agent/live/system/perf.h"
@@ -188,6 +189,41 @@ static const struct known *find(const struct state *state, uint32_t pid, uint64_
 
 /* ---- recording ---------------------------------------------------------------------------- */
 
+static bool apart; /* record in a process of its own (agent/live/capture.h) */
+static struct capture *capture;
+static pid_t capturing;
+
+/* Open the live source, in this process or in another. */
+static int open_source(const struct source_live_options *options, struct source **out, char *error)
+{
+	struct source_live_options live = *options;
+
+	if (!apart)
+		return source_live_open(options, out, error);
+	if (!live.stack_max)
+		live.stack_max = CAPTURE_STACK_DEFAULT;
+	CHECK(!capture_new(&live, &capture), "what both processes need");
+	capturing = fork();
+	if (!capturing) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		capture_serve(capture, &live);
+		_exit(0);
+	}
+	capture_use(capture, getpid());
+	return source_live_open(options, out, error);
+}
+
+static void close_source(struct source *source)
+{
+	source_close(source);
+	if (!capture)
+		return;
+	capture_free(capture);
+	capture_use(NULL, 0);
+	CHECK(waitpid(capturing, NULL, 0) == capturing, "the capture process ends with its worker");
+	capture = NULL;
+}
+
 typedef void (*sample_fn)(void *ctx, const struct state *state, const struct event *event);
 
 static bool enough; /* set by a sample_fn: the recording may end early */
@@ -205,7 +241,7 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 	struct event event;
 	char error[512] = "";
 	bool stopped = false;
-	int rc = source_live_open(options, &source, error);
+	int rc = open_source(options, &source, error);
 
 	*state = (struct state){ .ordered = true };
 	*counters = (struct live_counters){ 0 };
@@ -250,7 +286,7 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 	      "every wait has ended, goes on or is lost");
 	CHECK(!counters->damaged, "no record is torn");
 	state->totals = totals;
-	source_close(source);
+	close_source(source);
 }
 
 /* Copy all of it or nothing, as the unwinder needs it. */
@@ -366,6 +402,7 @@ static void count(void *ctx, const struct state *state, const struct event *e)
 	size_t i;
 
 	if (t->go) { /* the source is open: let the child continue */
+		(void)!write(t->go, "", 1);
 		(void)close(t->go);
 		t->go = 0;
 	}
@@ -471,7 +508,7 @@ static void test_a_command_is_recorded_from_its_exec(void)
 	CHECK(!pipe2(go, O_CLOEXEC), "pipe");
 	pid = fork();
 	if (!pid) {
-		/* Wait until the test, which has the other end, has opened its source. */
+		/* Wait for the byte that says that the source is open. */
 		(void)close(go[1]);
 		(void)!read(go[0], &byte, 1);
 		(void)execv(target, argv);
@@ -688,7 +725,7 @@ static void test_waiting_ends_in_time_and_costs_nothing(void)
 		(void)pause();
 		_exit(0);
 	}
-	CHECK(!source_live_open(&options, &source, error), "open");
+	CHECK(!open_source(&options, &source, error), "open");
 	while ((rc = source_next(source, &event, 300)) == 1) /* the inventory */
 		n++;
 	CHECK(rc == -EAGAIN && n >= 2, "then nothing");
@@ -704,7 +741,7 @@ static void test_waiting_ends_in_time_and_costs_nothing(void)
 		n += event.type == EVENT_EXIT;
 	CHECK(n == 1 && !rc, "its end is that of the stream");
 	CHECK(source_next(source, &event, -1) == 0, "which stays");
-	source_close(source);
+	close_source(source);
 }
 
 static pid_t start_on(int cpu)
@@ -825,7 +862,7 @@ static void test_the_kernel_names_its_addresses(void)
 	struct source_kernel_symbol s;
 	size_t n, n_wrong = 0;
 
-	CHECK(!source_live_open(&options, &source, error), error);
+	CHECK(!open_source(&options, &source, error), error);
 	if (!list || !source)
 		goto out;
 	info = &source->info;
@@ -851,7 +888,7 @@ static void test_the_kernel_names_its_addresses(void)
 	CHECK(!n_wrong, "names as in kallsyms");
 	CHECK(info->kernel_symbol(info->kernel_symbol_ctx, 4096, &s) == -ENOENT, "nothing there");
 out:
-	source_close(source);
+	close_source(source);
 	free(list);
 }
 
@@ -874,23 +911,62 @@ static void test_bad_options_are_refused(void)
 	}
 }
 
-int main(int argc, char **argv)
+struct again { /* what a worker was told that follows one that died */
+	uint64_t crashed, mappings, samples;
+};
+
+/* Read events until there are some samples. */
+static void read_some(struct source *source, struct again *seen)
 {
-	if (argc != 2 && argc != 3)
-		return 2;
-	target = argv[1];
-	if (geteuid()) {
-		(void)printf("needs root\n");
-		return 77;
+	uint64_t until = now_ms() + 60000 * slow();
+	struct event event;
+
+	*seen = (struct again){ .samples = 0 };
+	while (seen->samples < 20 && now_ms() < until) {
+		if (source_next(source, &event, 100) != 1)
+			continue;
+		seen->samples += event.type == EVENT_SAMPLE;
+		seen->mappings += event.type == EVENT_MAPPING && !seen->samples;
+		if (event.type == EVENT_LOST && event.lost.reason == EVENT_LOST_CRASHED)
+			seen->crashed += event.lost.n_samples;
 	}
-	if (access("/sys/kernel/btf/vmlinux", R_OK) || live_clock_try(false)) {
-		(void)printf("needs a kernel with BTF and perf events\n");
-		return 77;
-	}
-	test_bad_options_are_refused();
+}
+
+/* This process is both workers: it opens the source again, as another would. */
+static void test_another_worker_goes_on(void)
+{
+	struct run run = start_ready("spin", NULL);
+	int32_t pid = run.pid;
+	const struct source_live_options options = { .frequency_hz = 499,
+						     .pids = &pid,
+						     .n_pids = 1 };
+	struct live_counters counters;
+	struct source *first, *second;
+	struct again one, two;
+	char error[512] = "";
+
+	CHECK(!open_source(&options, &first, error), "open");
+	read_some(first, &one);
+	CHECK(one.samples == 20 && one.mappings > 2 && !one.crashed, "the first");
+	capture_use(capture, getpid());
+	CHECK(!source_live_open(&options, &second, error), "open again");
+	read_some(second, &two);
+	CHECK(two.samples == 20 && two.mappings > 2, "the second is told what runs");
+	(void)printf("another worker: %" PRIu64 " of %" PRIu64 " samples crashed\n", two.crashed,
+		     one.samples);
+	CHECK(two.crashed >= one.samples, "what the first had is lost");
+	CHECK(!source_live_counters(second, -1, &counters) &&
+		      counters.delivered >= two.crashed + two.samples,
+	      "and was counted");
+	source_close(first);
+	close_source(second);
+	end(pid);
+}
+
+static void test_all(const char *goroutine)
+{
 	test_the_kernel_names_its_addresses();
 	test_waiting_ends_in_time_and_costs_nothing();
-	test_cpus_come_and_go();
 	test_a_process_that_has_ended_ends_the_stream();
 	test_registers_and_stack_are_those_of_the_thread("spin");
 	test_registers_and_stack_are_those_of_the_thread("hole");
@@ -906,9 +982,33 @@ int main(int argc, char **argv)
 	test_every_sample_is_accounted_for(0, true);
 	test_a_low_limit_cuts_and_says_so();
 	test_a_high_limit_does_not();
-	if (argc == 3) {
-		target = argv[2];
+	if (goroutine) {
+		const char *other = target;
+
+		target = goroutine;
 		test_goroutines_have_stacks_of_their_own();
+		target = other;
 	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2 && argc != 3)
+		return 2;
+	target = argv[1];
+	if (geteuid()) {
+		(void)printf("needs root\n");
+		return 77;
+	}
+	if (access("/sys/kernel/btf/vmlinux", R_OK) || live_clock_try(false)) {
+		(void)printf("needs a kernel with BTF and perf events\n");
+		return 77;
+	}
+	test_bad_options_are_refused();
+	test_cpus_come_and_go();
+	test_all(argc == 3 ? argv[2] : NULL);
+	apart = true;
+	test_another_worker_goes_on();
+	test_all(argc == 3 ? argv[2] : NULL);
 	return check_done();
 }

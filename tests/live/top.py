@@ -61,6 +61,13 @@ class Terminal:
         text = text[text.rindex(b'\x1b[H') + 3:]
         return re.sub(rb'\x1b\[[0-9;?]*[A-Za-z]', b'', text).split(b'\r\n')
 
+    def worker(self):
+        """Return the pid of the process that draws."""
+        for pid in open('/proc/%d/task/%d/children' % (self.child.pid, self.child.pid)).read().split():
+            if open('/proc/%s/comm' % pid).read() == 'offwind-worker\n':
+                return int(pid)
+        return self.child.pid
+
     def ended(self, what, code):
         try:
             rc = self.child.wait(60)
@@ -119,15 +126,24 @@ try:
     os.write(t.master, b'q')
     t.ended('q', 0)
 
-    for number, code in ((signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGHUP, 0),
-                         (signal.SIGQUIT, 0), (signal.SIGSEGV, -signal.SIGSEGV)):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         t = Terminal(['--delay', '300ms'])
         check(t.wait_for(rb'FUNCTION'), number.name + ': begins')
         if number == signal.SIGINT:
             os.write(t.master, b'\x03')  # as Ctrl-C comes
         else:
             t.child.send_signal(number)
-        t.ended(number.name, code)
+        t.ended(number.name, 0)
+
+    # Another worker draws after one that died, and the terminal is as it was at the end.
+    for number in (signal.SIGSEGV, signal.SIGKILL):
+        t = Terminal(['--delay', '300ms'])
+        check(t.wait_for(rb'FUNCTION'), number.name + ': begins')
+        since = len(t.out)
+        os.kill(t.worker(), number)
+        check(t.wait_for(re.escape(ENTER) + rb'.*FUNCTION', since), number.name + ': goes on')
+        os.write(t.master, b'q')
+        t.ended(number.name, 0)
 
     t = Terminal(['--delay', '300ms'])
     check(t.wait_for(rb'FUNCTION'), 'stop: begins')

@@ -192,6 +192,10 @@ int main(void)
 		err = processes_new(EM_X86_64, modules, &processes);
 	if (!err)
 		err = generated_new(processes, opener, true, &generated);
+	/* Memory is read only of processes that generate code. */
+	CHECK(mmap((void *)(uintptr_t)CODE, 4096, PROT_READ | PROT_EXEC,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED,
+	      "code");
 	CHECK(err == 0, "set up");
 	if (err)
 		return check_done();

@@ -3,6 +3,7 @@
 
 #include "agent/cmd/cmd.h"
 #include "agent/log.h"
+#include "agent/role/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,12 +59,28 @@ int command_start(struct command *c)
 	return err;
 }
 
-int command_release(struct command *c)
+/* The requests to the supervisor, and their results in one number: an error and an exit code. */
+enum { RELEASE, ENDED, ENDED_LATE };
+
+static uint64_t result_of(int err, int code)
+{
+	return (uint64_t)(uint32_t)-err << 32 | (uint32_t)code;
+}
+
+static int ask(struct command *c, uint64_t what)
+{
+	uint64_t result = result_of(-EIO, 0);
+	int err = files_command(what, &result);
+
+	c->code = (int)(uint32_t)result;
+	return err ? err : -(int)(result >> 32);
+}
+
+/* Let the child run the command. Return 0, or why the command cannot be run. */
+static int release(struct command *c)
 {
 	int why = 0, err = 0;
 
-	if (c->gate < 0)
-		return 0;
 	if (write(c->gate, "", 1) != 1)
 		err = -errno;
 	(void)close(c->gate);
@@ -76,6 +93,16 @@ int command_release(struct command *c)
 		err = -why;
 	(void)close(c->fault);
 	c->fault = -1;
+	return err;
+}
+
+int command_release(struct command *c)
+{
+	int err;
+
+	if (c->gate < 0)
+		return 0;
+	err = files_are_asked_for() ? ask(c, RELEASE) : release(c);
 	if (err) {
 		log_error("%s: cannot be run: %s", c->argv[0], strerror(-err));
 		c->code = err == -ENOENT ? 127 : 126;
@@ -85,8 +112,16 @@ int command_release(struct command *c)
 
 bool command_ended(struct command *c, bool keep_code)
 {
-	int status;
+	int status, code = c->code;
 
+	if (c->pid && files_are_asked_for()) {
+		if (ask(c, keep_code ? ENDED : ENDED_LATE)) {
+			c->code = code;
+			return false;
+		}
+		c->pid = 0;
+		return true;
+	}
 	if (!c->pid || waitpid(c->pid, &status, WNOHANG) != c->pid)
 		return false;
 	c->pid = 0;
@@ -98,6 +133,26 @@ bool command_ended(struct command *c, bool keep_code)
 	else if (WEXITSTATUS(status))
 		log_info("%s: exit status %d", c->argv[0], WEXITSTATUS(status));
 	return true;
+}
+
+int command_ask(void *ctx, uint64_t what, uint64_t *number)
+{
+	struct command *c = ctx;
+	int err = 0;
+
+	if (what == RELEASE)
+		err = release(c);
+	else if (what == ENDED || what == ENDED_LATE)
+		err = command_ended(c, what == ENDED) ? 0 : -EAGAIN;
+	else
+		return -EINVAL;
+	*number = result_of(err, c->code);
+	return 0;
+}
+
+void command_worker_ended(void *ctx)
+{
+	command_end(ctx);
 }
 
 char *command_find(const char *name)
@@ -126,6 +181,8 @@ void command_end(struct command *c)
 {
 	const struct timespec pause = { .tv_nsec = 20000000 };
 
+	if (files_are_asked_for())
+		return; /* the supervisor does it */
 	if (c->gate >= 0)
 		(void)close(c->gate); /* the command has not begun, so the child ends */
 	if (c->fault >= 0)

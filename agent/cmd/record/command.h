@@ -3,6 +3,7 @@
 #define AGENT_CMD_RECORD_COMMAND_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Begin with .gate and .fault = -1. */
@@ -38,6 +39,14 @@ bool command_ended(struct command *c, bool keep_code);
  * If it has not ended by then, leave it running and say so.
  */
 void command_end(struct command *c);
+
+/*
+ * In the supervisor of a worker (struct supervision): serve what the functions above ask for there,
+ * because the command is the supervisor's child; and end the command with the worker. ctx is the
+ * struct command.
+ */
+int command_ask(void *ctx, uint64_t what, uint64_t *number);
+void command_worker_ended(void *ctx);
 
 /*
  * Find a program as execvp does, by PATH. Return its path, which the caller frees; NULL if it is

@@ -7,6 +7,7 @@
 #include "agent/cli/advice.h"
 #include "agent/cli/priority.h"
 #include "agent/cli/rights.h"
+#include "agent/cli/supervisor.h"
 #include "agent/clock.h"
 #include "agent/cmd/cmd.h"
 #include "agent/ending.h"
@@ -14,6 +15,7 @@
 #include "agent/io.h"
 #include "agent/live/live.h"
 #include "agent/log.h"
+#include "agent/role/reading.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -130,8 +132,11 @@ static int on_event(struct recorder *r, const struct event *event)
 		 * sample's process (on_found). So the capture file gets that first, and the sample
 		 * after it.
 		 */
-		if (!err)
+		if (!err) {
+			reading_busy(true);
 			err = pipeline_event(r->pipeline, event);
+			reading_busy(false);
+		}
 		/*
 		 * An unwritable capture file is reported by raw_event and does not end the
 		 * profile.
@@ -366,10 +371,10 @@ static void run(struct recorder *r, struct result *result)
 	const struct record_options *o = r->options;
 
 	result->err = record_set_up(r);
-	if (!result->err && o->realtime)
-		result->err = priority_realtime(o->realtime);
 	if (!result->err) {
-		r->began_ns = r->window_start_ns = now_ns();
+		if (!supervisor_is_again())
+			r->began_ns = now_ns();
+		r->window_start_ns = now_ns();
 		result->err = command_release(&r->command);
 		result->began = !result->err;
 	}
@@ -434,6 +439,7 @@ static void release(struct recorder *r)
 		source_close(r->source);
 	}
 	command_end(&r->command);
+	free(r->program);
 }
 
 /* Return the exit code of a recording. */
@@ -462,9 +468,29 @@ static int record(const struct record_options *options)
 	struct recorder r = { .options = options,
 			      .command = { .argv = options->command, .gate = -1, .fault = -1 } };
 	struct result result = { .began = false };
+	/* Needed until the end, by the supervisor. */
+	const struct supervision given = { .output = options->rotate_ns ? NULL : options->path,
+					   .windows = options->rotate_ns ? options->path : NULL,
+					   .keep = options->keep,
+					   .statistics = options->stats_path,
+					   .db = options->walking.db,
+					   .no_store = options->walking.no_cache,
+					   .live = &r.live,
+					   .streams = !strcmp(options->path, "-") ||
+						      (options->raw &&
+						       !strcmp(options->raw_path, "-")),
+					   .realtime = options->realtime,
+					   .ask = command_ask,
+					   .ended = command_worker_ended,
+					   .ctx = &r.command };
 
+	result.err = record_prepare(&r);
+	r.began_ns = now_ns(); /* for a worker that follows another */
+	if (!result.err)
+		result.err = supervisor_start(&given);
 	prepare_process();
-	run(&r, &result);
+	if (!result.err)
+		run(&r, &result);
 	end_began = 1;
 	ending_begin(named ? NAMED_END_NS : END_NS);
 	finish(&r, &result);

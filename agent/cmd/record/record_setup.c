@@ -5,16 +5,24 @@
 #include "agent/cmd/record/recorder.h"
 
 #include "agent/cli/priority.h"
+#include "agent/cli/supervisor.h"
 #include "agent/export/output.h"
 #include "agent/export/profile/types.h"
 #include "agent/live/live.h"
 #include "agent/log.h"
+#include "agent/role/reading.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* Return whether only a capture file is wanted. */
+static bool is_raw_only(const struct record_options *o)
+{
+	return o->raw && o->raw_path == o->path;
+}
 
 /*
  * Check before recording that the result can be written, so that a wrong file name does not lose
@@ -26,7 +34,7 @@ static int try_output(const struct record_options *o)
 	char *window;
 	int err;
 
-	if (o->raw && o->raw_path == o->path)
+	if (is_raw_only(o))
 		return 0; /* raw_open creates it before recording begins */
 	if (!o->rotate_ns)
 		return output_try(o->path);
@@ -50,8 +58,11 @@ static int on_found(void *ctx, const struct event *event)
 {
 	struct recorder *r = ctx;
 
+	/* Writing may take as long as a reader wants. */
+	reading_busy(false);
 	if (r->raw)
 		(void)raw_event(r->raw, event);
+	reading_busy(true);
 	return 0;
 }
 
@@ -79,33 +90,17 @@ static void say_alloc_cost(struct source *source)
 				 : "the selected processes");
 }
 
-/*
- * Open the source of live samples, after the command's child was started. Return 0, or a negative
- * code after reporting it.
- */
+/* Open the source of live samples. Return 0, or a negative code after reporting it. */
 static int open_source(struct recorder *r)
 {
-	const struct record_options *o = r->options;
-	struct source_live_options live = o->live;
-	int32_t child = r->command.pid;
-	char *program = NULL, error[512] = "";
-	int err;
+	char error[512] = "";
+	int err = source_live_open(&r->live, &r->source, error);
 
-	if (o->command) {
-		live.pids = &child;
-		live.n_pids = 1;
-		if (live.alloc_interval)
-			live.program = program = command_find(o->command[0]);
-	}
-	err = source_live_open(&live, &r->source, error);
-	free(program);
-	if (err) {
+	if (err)
 		log_error("%s", error);
-		return err;
-	}
-	if (live.alloc_interval)
+	else if (r->live.alloc_interval && !supervisor_is_again())
 		say_alloc_cost(r->source);
-	return 0;
+	return err;
 }
 
 /* Check that the source has the values of --sample-type. Return 0, or a negative code if not. */
@@ -135,7 +130,7 @@ static int open_raw(struct recorder *r)
 	err = opener_new(&opening, &r->opener);
 	/* If a profile is wanted too, its pipeline reports generated code, and raw needs no opener. */
 	if (!err)
-		err = raw_open(o->raw_path, r->source, o->raw_path == o->path ? r->opener : NULL,
+		err = raw_open(o->raw_path, r->source, is_raw_only(o) ? r->opener : NULL,
 			       o->with_files, &r->raw);
 	return err;
 }
@@ -147,7 +142,7 @@ static int open_raw(struct recorder *r)
 static int open_pipeline(struct recorder *r)
 {
 	const struct record_options *o = r->options;
-	struct walking walking = o->walking;
+	struct walking walking = r->walking;
 	struct writer_options writing = { .demangle = !walking.as_linked,
 					  .lines = !walking.no_lines,
 					  .inlined = !walking.no_inline,
@@ -158,9 +153,8 @@ static int open_pipeline(struct recorder *r)
 					  .unnamed = &r->unnamed };
 	int err;
 
-	if (o->raw && o->raw_path == o->path)
+	if (is_raw_only(o))
 		return 0;
-	walking_open_store(&walking);
 	r->store = walking.pipeline.store;
 	walking.pipeline.keep_files = o->raw;
 	walking.pipeline.on_stop = on_stop;
@@ -181,25 +175,38 @@ static int open_pipeline(struct recorder *r)
 	return err;
 }
 
-int record_set_up(struct recorder *r)
+/*
+ * Start the command's child, if there is one, and choose what the source samples. The child comes
+ * first: then its pid is known, and it keeps the priority that offwind was started with.
+ */
+int record_prepare(struct recorder *r)
 {
-	int err = try_output(r->options);
+	const struct record_options *o = r->options;
+	int err = try_output(o);
 
 	if (err)
 		return err;
-	if (r->options->command) {
+	r->live = o->live;
+	if (o->command) {
 		err = command_start(&r->command);
 		if (err) {
 			log_error("fork: %s", strerror(-err));
 			return err;
 		}
+		r->live.pids = &r->command.pid;
+		r->live.n_pids = 1;
+		if (o->live.alloc_interval)
+			r->live.program = r->program = command_find(o->command[0]);
 	}
-	/*
-	 * Raise the priority after the fork: the command keeps the priority that offwind was
-	 * started with.
-	 */
 	priority_raise();
-	err = open_source(r);
+	return 0;
+}
+
+int record_set_up(struct recorder *r)
+{
+	const struct record_options *o = r->options;
+	int err = open_source(r);
+
 	if (!err)
 		err = check_sample_type(r);
 	if (err)
@@ -210,5 +217,14 @@ int record_set_up(struct recorder *r)
 		return err;
 	}
 	err = open_raw(r);
-	return err ? err : open_pipeline(r);
+	if (!err && o->realtime)
+		err = priority_realtime(o->realtime);
+	if (err)
+		return err;
+	r->walking = o->walking;
+	if (!is_raw_only(o))
+		walking_open_store(&r->walking);
+	/* What needs rights is open, and nothing that others wrote was read. */
+	supervisor_confine();
+	return open_pipeline(r);
 }

@@ -21,6 +21,9 @@
 
 struct recorder {
 	const struct record_options *options;
+	struct source_live_options live; /* the options', with the command's child */
+	char *program;			 /* the command's file; owned */
+	struct walking walking;		 /* the options', with the store */
 	struct source *source;
 	struct pipeline *pipeline; /* NULL: only a capture file is wanted */
 	struct writer *writer;
@@ -40,9 +43,14 @@ struct recorder {
 };
 
 /*
- * Prepare everything that recording needs: the child, the source, the capture file, the pipeline
- * and the writer. Return 0, or a negative code after reporting it; record releases what was made,
- * in both cases.
+ * Begin with what the process does that the user started: check that the result can be written, and
+ * start the command's child. Return 0, or a negative code after reporting it.
+ */
+int record_prepare(struct recorder *r);
+/*
+ * Prepare everything else that recording needs: the source, the capture file, the store, the pipeline
+ * and the writer. A worker gives up its rights. Return 0, or a negative code after reporting it;
+ * record releases what was made, in both cases.
  */
 int record_set_up(struct recorder *r);
 

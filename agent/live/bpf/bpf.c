@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int live_bpf_want(struct live_bpf *bpf, uint32_t pid)
 {
@@ -142,6 +143,13 @@ void live_bpf_sweep(struct live_bpf *bpf)
 void live_bpf_reading(struct live_bpf *bpf)
 {
 	__atomic_store_n(&bpf->skeleton->bss->wake_asked, 0, __ATOMIC_SEQ_CST);
+}
+
+void live_bpf_own(struct live_bpf *bpf, const pid_t *pids, size_t n)
+{
+	for (size_t i = 0; i < CAPTURE_SELF_MAX; i++)
+		__atomic_store_n(&bpf->skeleton->bss->self_pids[i],
+				 (uint32_t)(i < n ? pids[i] : getpid()), __ATOMIC_SEQ_CST);
 }
 
 bool live_bpf_is_fallback(const struct live_bpf *bpf)

@@ -43,6 +43,11 @@ struct live_bpf;
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error);
 void live_bpf_free(struct live_bpf *bpf); /* detaches; NULL is fine */
 /*
+ * Sample none of these processes; n is at most CAPTURE_SELF_MAX. Before the first call it is this
+ * process.
+ */
+void live_bpf_own(struct live_bpf *bpf, const pid_t *pids, size_t n);
+/*
  * Attach the programs of event number i of the options. A sampled event has a perf event fd on one
  * cpu; a tracepoint has a perf event fd and cpu -1; other events have fd -1 and cpu -1. bpf takes
  * ownership of fd, also on failure.

@@ -107,7 +107,6 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	s->rodata->stack_max = options->stack_max ? options->stack_max : CAPTURE_STACK_DEFAULT;
 	s->rodata->wake_bytes =
 		bpf->ring_size / 4 < WAKE_BYTES ? bpf->ring_size / 4 : (size_t)WAKE_BYTES;
-	s->rodata->self_pid = (uint32_t)getpid();
 	s->rodata->xstate_size = live_xstate_size();
 	s->rodata->n_scratch = bpf->n_scratch;
 	s->rodata->ring_size = bpf->ring_size;
@@ -485,6 +484,7 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		(void)live_bpf_fail(error, err, "loading the capture program into the kernel");
 		goto out;
 	}
+	live_bpf_own(bpf, NULL, 0);
 	if (bpf->types >= 0)
 		(void)close(bpf->types);
 	bpf->types = -1;

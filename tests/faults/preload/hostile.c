@@ -4,6 +4,7 @@
  * Once the process is confined, its next read of a file runs this:
  *   HOSTILE=attack      try everything that the sandbox forbids and print what succeeded
  *   HOSTILE=crash:INODE die of SIGSEGV if the file has this inode
+ *   HOSTILE=hang:INODE  stop if the file has this inode, the first time among all processes
  *   HOSTILE=stop        stop (SIGSTOP), so that /proc/PID can be looked at
  */
 #include <dlfcn.h>
@@ -128,6 +129,15 @@ static void attack(void)
 	say(line);
 }
 
+/* In memory that all processes share. */
+static atomic_bool *hung;
+
+static void __attribute__((constructor)) share(void)
+{
+	hung = (void *)syscall(SYS_mmap, NULL, 4096, PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
 static void look(int fd)
 {
 	const char *what = getenv("HOSTILE");
@@ -138,6 +148,12 @@ static void look(int fd)
 	if (!strncmp(what, "crash:", 6)) {
 		if (!fstat(fd, &st) && st.st_ino == strtoull(what + 6, NULL, 10))
 			(void)raise(SIGSEGV);
+		return;
+	}
+	if (!strncmp(what, "hang:", 5)) {
+		if (!fstat(fd, &st) && st.st_ino == strtoull(what + 5, NULL, 10) &&
+		    !atomic_exchange(hung, 1))
+			(void)raise(SIGSTOP);
 		return;
 	}
 	if (atomic_exchange(&began, 1))

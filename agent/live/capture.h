@@ -1,0 +1,42 @@
+/*
+ * agent/live/capture.h: the live source in a process of its own (docs/security.md, "Roles").
+ *
+ * The capture process has the rights that recording takes, and reads what the kernel reports. The
+ * process that walks, names and writes has none of these rights: there source_live_open returns a
+ * source whose events come from the capture process (agent/live/feed.h), and whose other functions
+ * are requests to it (agent/role/channel.h).
+ */
+#ifndef AGENT_LIVE_CAPTURE_H
+#define AGENT_LIVE_CAPTURE_H
+
+#include "agent/source/source.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct capture;
+
+/* Make what both processes need, before the fork. options are those that will be recorded with. */
+int capture_new(const struct source_live_options *options, struct capture **out);
+void capture_free(struct capture *capture); /* what this process has of it; NULL is fine */
+
+/*
+ * In the capture process: open the live source when a worker asks for it, and serve that worker until
+ * all other ends of capture are closed.
+ *
+ * If another worker asks for the source, the one before has died. What that one was given, and its
+ * profile, is lost: the next worker is told so (EVENT_LOST_CRASHED), and what runs now.
+ */
+void capture_serve(struct capture *capture, const struct source_live_options *options);
+
+/* In the supervisor, after the fork: it uses nothing of capture, but the next worker may. */
+void capture_keep(struct capture *capture);
+
+/*
+ * In the worker: from now on source_live_open opens that source. capture is borrowed; NULL: recording
+ * works in this process again. opener is another process of offwind that is not sampled.
+ */
+void capture_use(struct capture *capture, pid_t opener);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * agent/live/capture_internal.h: what capture.c, the capture process's end, and remote.c, the other
+ * end, share.
+ */
+#ifndef AGENT_LIVE_CAPTURE_INTERNAL_H
+#define AGENT_LIVE_CAPTURE_INTERNAL_H
+
+#include "agent/live/capture.h"
+#include "agent/live/feed.h"
+#include "agent/role/channel.h"
+
+#define CAPTURE_SYMBOLS_MAX 256
+
+struct capture {
+	struct feed *feed;
+	struct channels *channel; /* one: the capture process answers one request at a time */
+};
+
+/*
+ * The requests. A request is its kind and two numbers; after them, of CAPTURE_FILE, the rest of the
+ * file's description. The reply is an error and what stands beside the request here.
+ */
+enum capture_request {
+	CAPTURE_OPEN,	    /* by a worker with an opener, both pids: error text, number of CPUs, source_info, its events */
+	CAPTURE_STOP,	    /* nothing */
+	CAPTURE_COUNTERS,   /* of a CPU: live_counters */
+	CAPTURE_TOTALS,	    /* live_totals */
+	CAPTURE_COUNTED,    /* of an event: a number */
+	CAPTURE_ALLOC_COST, /* live_alloc_cost */
+	CAPTURE_FILE,	    /* of major, minor, inode, path: an open file */
+	/*
+	 * Of as many addresses as the first number says, at most CAPTURE_SYMBOLS_MAX: how many of
+	 * them are answered, and of each an error, address, size, name, module.
+	 */
+	CAPTURE_SYMBOLS,
+};
+
+#endif

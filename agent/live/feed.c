@@ -1,0 +1,328 @@
+/* agent/live/feed.c: a ring of events in shared memory, and a socket pair that wakes the other side. */
+#include "agent/live/feed.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ALIGN(size) (((size) + 7) & ~(size_t)7)
+
+/* In front of each record. */
+struct record {
+	uint64_t size;	    /* of this head, the event and what it points to */
+	bool skip;	    /* nothing follows: the next record is at the start of the ring */
+	struct event event; /* its pointers point behind it */
+};
+
+struct shared {
+	/* How many bytes were ever given and taken. Each side keeps its own number to itself, too. */
+	_Atomic uint64_t given, taken;
+	_Atomic uint32_t giver_sleeps, taker_sleeps, ended; /* 0: no */
+	int err; /* of feed_end, with its text; written before ended */
+	char error[512];
+};
+
+struct feed {
+	struct shared *shared;
+	uint8_t *ring;
+	size_t size;   /* of the ring */
+	uint64_t at;   /* this side's position */
+	uint64_t held; /* bytes of the record that the last feed_take returned */
+	int bell[2];   /* the giver's and the taker's end; -1: closed */
+	int own;       /* this side's end */
+};
+
+#define HEAD ALIGN(sizeof(struct shared))
+
+int feed_new(size_t size, struct feed **out)
+{
+	struct feed *feed = calloc(1, sizeof(*feed));
+	int err = -ENOMEM;
+
+	if (!feed)
+		return err;
+	feed->bell[0] = feed->bell[1] = feed->own = -1;
+	feed->size = ALIGN(size);
+	feed->shared = mmap(NULL, HEAD + feed->size, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (feed->shared == MAP_FAILED) {
+		err = -errno;
+		feed->shared = NULL;
+	} else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, feed->bell)) {
+		err = -errno;
+	} else {
+		feed->ring = (uint8_t *)feed->shared + HEAD;
+		*out = feed;
+		return 0;
+	}
+	feed_free(feed);
+	return err;
+}
+
+static void close_end(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(*fd);
+	*fd = -1;
+}
+
+void feed_free(struct feed *feed)
+{
+	if (!feed)
+		return;
+	close_end(&feed->bell[0]);
+	close_end(&feed->bell[1]);
+	if (feed->shared)
+		(void)munmap(feed->shared, HEAD + feed->size);
+	free(feed);
+}
+
+void feed_giver(struct feed *feed)
+{
+	close_end(&feed->bell[1]);
+	feed->own = feed->bell[0];
+}
+
+void feed_taker(struct feed *feed)
+{
+	close_end(&feed->bell[0]);
+	feed->own = feed->bell[1];
+	feed->at = feed->held = 0;
+}
+
+/* ---- waking the other side --------------------------------------------------------------- */
+
+int feed_bell(const struct feed *feed)
+{
+	return feed->own;
+}
+
+void feed_heard(const struct feed *feed)
+{
+	char byte;
+	struct iovec bytes = { &byte, 1 };
+	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
+
+	while (recvmsg(feed->own, &message, MSG_DONTWAIT) > 0)
+		;
+}
+
+/* Wake the other side if it waits. A full socket means that it has been rung already. */
+static void ring(const struct feed *feed, _Atomic uint32_t *sleeps)
+{
+	char byte = 0;
+	struct iovec bytes = { &byte, 1 };
+	const struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
+
+	if (atomic_exchange(sleeps, 0))
+		(void)sendmsg(feed->own, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* ---- giving ------------------------------------------------------------------------------ */
+
+/* Where the next bytes of a record go. With to = NULL only their size is counted. */
+struct packing {
+	uint8_t *to;
+	size_t at;
+};
+
+/* Append bytes. Return their place in the ring. */
+static void *pack(struct packing *p, const void *bytes, size_t size)
+{
+	uint8_t *place = p->to ? p->to + p->at : NULL;
+
+	if (place && size)
+		memcpy(place, bytes, size);
+	p->at += ALIGN(size);
+	return place;
+}
+
+static const char *pack_text(struct packing *p, const char *text)
+{
+	return text ? pack(p, text, strlen(text) + 1) : NULL;
+}
+
+static void pack_sample(struct packing *p, struct event_sample *s)
+{
+	struct uw_region *regions = pack(p, s->regions, s->n_regions * sizeof(*s->regions));
+
+	for (uint32_t i = 0; i < s->n_regions; i++) {
+		const void *bytes = pack(p, s->regions[i].bytes, s->regions[i].size);
+
+		if (regions)
+			regions[i].bytes = bytes;
+	}
+	s->regions = regions;
+	s->kernel_ips = pack(p, s->kernel_ips, s->n_kernel_ips * sizeof(*s->kernel_ips));
+	s->user_ips = pack(p, s->user_ips, s->n_user_ips * sizeof(*s->user_ips));
+	s->name = pack_text(p, s->name);
+	s->read = NULL;
+	s->read_ctx = NULL;
+}
+
+/* Append what the event points to, and let it point there. */
+static void pack_event(struct packing *p, struct event *event)
+{
+	switch (event->type) {
+	case EVENT_MAPPING:
+		event->mapping.path = pack_text(p, event->mapping.path);
+		break;
+	case EVENT_COMM:
+		event->comm.comm = pack_text(p, event->comm.comm);
+		break;
+	case EVENT_CGROUP:
+		event->cgroup.path = pack_text(p, event->cgroup.path);
+		break;
+	case EVENT_GENERATED:
+		event->generated.bytes = pack(p, event->generated.bytes, event->generated.size);
+		break;
+	case EVENT_SAMPLE:
+		pack_sample(p, &event->sample);
+		break;
+	case EVENT_EXEC:
+	case EVENT_FORK:
+	case EVENT_EXIT:
+	case EVENT_FREED:
+	case EVENT_LOST:
+		break;
+	}
+}
+
+static size_t size_of(const struct event *event)
+{
+	struct packing counting = { .at = ALIGN(sizeof(struct record)) };
+	struct event copy = *event;
+
+	pack_event(&counting, &copy);
+	return counting.at;
+}
+
+/*
+ * Find room for size bytes in one piece: *skipped bytes from the giver's position on. If there is
+ * none, the taker is to ring when it has taken something.
+ */
+static int find_room(struct feed *feed, size_t size, size_t *skipped)
+{
+	size_t at = (size_t)(feed->at % feed->size), left = feed->size - at;
+	uint64_t used;
+
+	*skipped = left < size ? left : 0;
+	if (size > feed->size / 2)
+		return -E2BIG;
+	for (int again = 0; again < 2; again++) {
+		used = feed->at - atomic_load(&feed->shared->taken);
+		if (used > feed->size)
+			return -EPIPE;
+		if (feed->size - used >= *skipped + size)
+			return 0;
+		/* The taker may have taken something before it saw that somebody waits. */
+		atomic_store(&feed->shared->giver_sleeps, 1);
+	}
+	return -EAGAIN;
+}
+
+int feed_put(struct feed *feed, const struct event *event)
+{
+	size_t size = size_of(event), skipped;
+	int err = find_room(feed, size, &skipped);
+	struct record *record = (void *)(feed->ring + feed->at % feed->size);
+	struct packing packing;
+
+	if (err)
+		return err;
+	atomic_store(&feed->shared->giver_sleeps, 0);
+	/* The rest of the ring may be smaller than a record's head. */
+	if (skipped) {
+		if (skipped >= sizeof(*record))
+			*record = (struct record){ .size = skipped, .skip = true };
+		feed->at += skipped;
+		record = (void *)feed->ring;
+	}
+	packing = (struct packing){ (uint8_t *)record, ALIGN(sizeof(*record)) };
+	record->size = size;
+	record->skip = false;
+	record->event = *event;
+	pack_event(&packing, &record->event);
+	feed->at += size;
+	atomic_store(&feed->shared->given, feed->at);
+	ring(feed, &feed->shared->taker_sleeps);
+	return 0;
+}
+
+void feed_empty(struct feed *feed)
+{
+	feed->at = 0;
+	atomic_store(&feed->shared->given, 0);
+	atomic_store(&feed->shared->taken, 0);
+	atomic_store(&feed->shared->ended, 0);
+}
+
+void feed_end(struct feed *feed, int err, const char *error)
+{
+	feed->shared->err = err;
+	(void)snprintf(feed->shared->error, sizeof(feed->shared->error), "%s", error);
+	atomic_store(&feed->shared->ended, 1);
+	ring(feed, &feed->shared->taker_sleeps);
+}
+
+/* ---- taking ------------------------------------------------------------------------------ */
+
+/* Return the next record; NULL: there is none. */
+static const struct record *next_record(struct feed *feed)
+{
+	uint64_t given = atomic_load(&feed->shared->given);
+	size_t at = (size_t)(feed->at % feed->size), left = feed->size - at;
+	const struct record *record = (void *)(feed->ring + at);
+
+	if (given == feed->at)
+		return NULL;
+	if (left < sizeof(*record) || record->skip) {
+		feed->at += left;
+		record = (void *)feed->ring;
+	}
+	return record;
+}
+
+/* Give the ring back the record that was taken last. */
+static void let_go(struct feed *feed)
+{
+	if (!feed->held)
+		return;
+	feed->at += feed->held;
+	feed->held = 0;
+	atomic_store(&feed->shared->taken, feed->at);
+	ring(feed, &feed->shared->giver_sleeps);
+}
+
+int feed_take(struct feed *feed, struct event *event, char *error)
+{
+	struct shared *shared = feed->shared;
+	const struct record *record;
+	bool ended;
+
+	let_go(feed);
+	for (int again = 0; again < 2; again++) {
+		/* What was given before the end comes before it. */
+		ended = atomic_load(&shared->ended) != 0;
+		record = next_record(feed);
+		if (record) {
+			atomic_store(&shared->taker_sleeps, 0);
+			feed->held = record->size;
+			*event = record->event;
+			return 1;
+		}
+		if (ended) {
+			(void)snprintf(error, sizeof(shared->error), "%s", shared->error);
+			return shared->err;
+		}
+		/* An event may have come before the giver saw that somebody waits. */
+		atomic_store(&shared->taker_sleeps, 1);
+	}
+	return -EAGAIN;
+}

@@ -1,0 +1,229 @@
+/*
+ * tests/unit/test_live_feed.c: tests the ring of events between two processes: every event arrives as
+ * it was given, whatever the sizes, and a taker that writes into the ring harms nobody.
+ */
+#include "agent/live/feed.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+#define FEED_SIZE 65536
+#define N_EVENTS  20000
+
+static uint64_t state = 1;
+
+static uint64_t number(void) /* xorshift64 */
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+/* Make event number i, always the same. Strings and bytes are in memory. */
+static struct event event_of(uint64_t i, uint8_t memory[FEED_SIZE / 4], struct uw_region regions[2],
+			     uint64_t ips[4])
+{
+	struct event event = { .type = (enum event_type)(i % EVENT_LOST), .pid = (uint32_t)i };
+	size_t size;
+
+	state = i + 1;
+	size = number() % (FEED_SIZE / 4 - 1);
+	if (i % 3)
+		size %= 64;
+	for (size_t k = 0; k < size; k++)
+		memory[k] = (uint8_t)('a' + (i + k) % 26);
+	memory[size] = '\0';
+	switch (event.type) {
+	case EVENT_MAPPING:
+		event.mapping.path = (const char *)memory;
+		event.mapping.start = number();
+		break;
+	case EVENT_COMM:
+		event.comm.comm = (const char *)memory;
+		break;
+	case EVENT_CGROUP:
+		event.cgroup.path = i % 2 ? (const char *)memory : NULL;
+		break;
+	case EVENT_GENERATED:
+		event.generated.bytes = memory;
+		event.generated.size = size;
+		break;
+	case EVENT_SAMPLE:
+		regions[0] = (struct uw_region){ number(), size / 2, memory };
+		regions[1] = (struct uw_region){ number(), size - size / 2, memory + size / 2 };
+		event.sample.regions = regions;
+		event.sample.n_regions = (uint32_t)(i % 3);
+		event.sample.kernel_ips = ips;
+		event.sample.n_kernel_ips = (uint32_t)(i % 5);
+		for (size_t k = 0; k < 4; k++)
+			ips[k] = number();
+		break;
+	default:
+		event.freed.id = number();
+	}
+	return event;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool same(const struct event *a, const struct event *b)
+{
+	const struct event_sample *s = &a->sample, *t = &b->sample;
+
+	if (a->type != b->type || a->pid != b->pid)
+		return false;
+	switch (a->type) {
+	case EVENT_MAPPING:
+		return same_text(a->mapping.path, b->mapping.path) &&
+		       a->mapping.start == b->mapping.start;
+	case EVENT_COMM:
+		return same_text(a->comm.comm, b->comm.comm);
+	case EVENT_CGROUP:
+		return same_text(a->cgroup.path, b->cgroup.path);
+	case EVENT_GENERATED:
+		return a->generated.size == b->generated.size &&
+		       !memcmp(a->generated.bytes, b->generated.bytes, a->generated.size);
+	case EVENT_SAMPLE:
+		if (s->n_regions != t->n_regions || s->n_kernel_ips != t->n_kernel_ips ||
+		    memcmp(s->kernel_ips, t->kernel_ips, s->n_kernel_ips * sizeof(*s->kernel_ips)))
+			return false;
+		for (uint32_t i = 0; i < s->n_regions; i++)
+			if (s->regions[i].addr != t->regions[i].addr ||
+			    s->regions[i].size != t->regions[i].size ||
+			    memcmp(s->regions[i].bytes, t->regions[i].bytes, s->regions[i].size))
+				return false;
+		return true;
+	default:
+		return a->freed.id == b->freed.id;
+	}
+}
+
+static uint8_t memory[FEED_SIZE / 4];
+static struct uw_region regions[2];
+static uint64_t ips[4];
+static char error[512];
+
+/* Wait until the other side rings: nothing else ends this wait. Return false if it is gone. */
+static bool wait_for(const struct feed *feed)
+{
+	struct pollfd bell = { .fd = feed_bell(feed), .events = POLLIN };
+
+	(void)poll(&bell, 1, -1);
+	feed_heard(feed);
+	return !(bell.revents & POLLHUP);
+}
+
+static void give_all(struct feed *feed)
+{
+	feed_giver(feed);
+	for (uint64_t i = 0; i < N_EVENTS; i++) {
+		struct event event = event_of(i, memory, regions, ips);
+		int err;
+
+		while ((err = feed_put(feed, &event)) == -EAGAIN && wait_for(feed))
+			;
+		if (err)
+			break;
+	}
+	feed_end(feed, -EIO, "the end");
+}
+
+static void test_every_event_arrives(void)
+{
+	struct feed *feed;
+	uint64_t n = 0, wrong = 0;
+	struct event event;
+	int rc, gone = 0;
+	pid_t pid;
+
+	CHECK(!feed_new(FEED_SIZE, &feed), "made");
+	pid = fork();
+	if (!pid) {
+		give_all(feed);
+		_exit(0);
+	}
+	feed_taker(feed);
+	for (;;) {
+		rc = feed_take(feed, &event, error);
+		if (rc == 1) {
+			struct event expected = event_of(n++, memory, regions, ips);
+
+			wrong += !same(&event, &expected);
+		} else if (rc != -EAGAIN || (!wait_for(feed) && gone++)) {
+			break; /* what was given before the giver ended still comes */
+		}
+	}
+	CHECK(rc == -EIO && !strcmp(error, "the end"), "the end comes last");
+	CHECK(n == N_EVENTS && !wrong, "all events, each as it was given");
+	CHECK(feed_take(feed, &event, error) == -EIO, "and stays");
+	CHECK(waitpid(pid, NULL, 0) == pid, "the giver ends");
+	feed_free(feed);
+}
+
+static void test_room(void)
+{
+	struct feed *feed;
+	struct event event = { .type = EVENT_COMM, .comm.comm = (const char *)memory };
+	int n = 0, err;
+
+	memset(memory, 'x', 1000);
+	memory[1000] = '\0';
+	CHECK(!feed_new(FEED_SIZE, &feed), "made");
+	while (!(err = feed_put(feed, &event)))
+		n++;
+	CHECK(err == -EAGAIN && n > 30, "until it is full");
+	event.type = EVENT_GENERATED;
+	event.generated.size = FEED_SIZE / 2;
+	{
+		uint8_t *large = calloc(1, FEED_SIZE / 2);
+
+		event.generated.bytes = large;
+		CHECK(feed_put(feed, &event) == -E2BIG, "larger than the feed can take");
+		free(large);
+	}
+	feed_empty(feed);
+	CHECK(feed_put(feed, &(struct event){ .type = EVENT_EXIT, .pid = 7 }) == 0, "empty again");
+	feed_free(feed);
+}
+
+/* Whatever stands in the memory that the taker can write, the giver stays within the ring. */
+static void test_a_hostile_taker(void)
+{
+	uint64_t refused = 0;
+
+	for (uint64_t i = 0; i < 3000; i++) {
+		struct feed *feed;
+		struct event event = event_of(i, memory, regions, ips);
+		uint64_t *shared;
+
+		CHECK(!feed_new(4 * FEED_SIZE, &feed), "made");
+		/* The taker's view of the ring is in the first bytes that struct feed points to. */
+		memcpy(&shared, feed, sizeof(shared));
+		state = i + 7;
+		for (size_t k = 0; k < 8; k++)
+			shared[k] = number();
+		shared[1] = i % 2 ? number() : -number() % 64;
+		for (int k = 0; k < 50; k++)
+			refused += feed_put(feed, &event) == -EPIPE;
+		feed_free(feed);
+	}
+	CHECK(refused > 0, "an impossible position is noticed");
+}
+
+int main(void)
+{
+	test_every_event_arrives();
+	test_room();
+	test_a_hostile_taker();
+	return check_done();
+}
