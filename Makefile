@@ -30,7 +30,7 @@ TEST_PACKAGES := \
 	linux-perf golang-go binutils elfutils gdb sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
-	swi-prolog-core perl chromium graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish
+	swi-prolog-core perl chromium graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd
 
 # The two commands that do it all use every CPU, unless they were told how many.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -326,6 +326,8 @@ install: all
 	install -D -m 644 deploy/offwind.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/offwind
 	install -D -m 644 deploy/_offwind $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_offwind
 	install -D -m 644 deploy/offwind.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/offwind.fish
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's,/usr/local/bin,$(PREFIX)/bin,' deploy/offwind.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/offwind.service
 	install -d $(DESTDIR)$(PREFIX)/include/offwind $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
 	for h in $(PUBLIC_H); do sed 's,#include "unwinder/,#include "offwind/,' $$h >$(DESTDIR)$(PREFIX)/include/offwind/$${h##*/} || exit 1; done
 	install -m 644 $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(DESTDIR)$(PREFIX)/lib
@@ -339,7 +341,7 @@ install: all
 uninstall:
 	cd $(DESTDIR)$(PREFIX) && rm -f bin/offwind bin/perf_to_profile share/man/man1/offwind.1 share/man/man1/perf_to_profile.1 \
 	  share/bash-completion/completions/offwind share/zsh/site-functions/_offwind share/fish/vendor_completions.d/offwind.fish share/doc/offwind/page-licences.txt lib/pkgconfig/liboffwind.pc \
-	  lib/offwind/offwind_sqlite.so lib/offwind/libunwind-offwind.so lib/liboffwind.so lib/liboffwind.so.$(ABI) \
+	  lib/offwind/offwind_sqlite.so lib/offwind/libunwind-offwind.so lib/systemd/system/offwind.service lib/liboffwind.so lib/liboffwind.so.$(ABI) \
 	  lib/liboffwind.so.$(VERSION) lib/liboffwind.a lib/liboffwind-dynamic.so lib/liboffwind-dynamic.so.1 lib/liboffwind-dynamic.a \
 	  include/offwind/dynamic.h $(PUBLIC_H:unwinder/%=include/offwind/%) $(patsubst $(LIB)/man3/%,share/man/man3/%,$(wildcard $(LIB)/man3/*.3))
 	cd $(DESTDIR)$(PREFIX) && for d in include/offwind lib/offwind share/doc/offwind; do [ ! -d $$d ] || rmdir --ignore-fail-on-non-empty $$d; done
