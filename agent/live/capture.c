@@ -117,8 +117,12 @@ static int begin_again(struct serving *s)
 /* Get the next event, or wait for it or for a request. Return whether to look for requests. */
 static bool next_event(struct serving *s)
 {
-	int rc = source_next(s->source, &s->event, -1);
+	int rc = source_next(s->source, &s->event, 0);
 
+	if (rc == -EAGAIN) {
+		feed_flush(s->feed);
+		rc = source_next(s->source, &s->event, -1);
+	}
 	if (rc == 1)
 		s->has_event = true;
 	else if (rc != -EAGAIN && rc != -EINTR)
@@ -136,6 +140,7 @@ static bool give_event(struct serving *s)
 		struct pollfd news[] = { { .fd = feed_bell(s->feed), .events = POLLIN },
 					 { .fd = s->requests, .events = POLLIN } };
 
+		feed_flush(s->feed);
 		(void)poll(news, 2, FULL_MS);
 		feed_heard(s->feed);
 		err = source_live_keep_up(s->source);

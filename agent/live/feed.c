@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #define ALIGN(size) (((size) + 7) & ~(size_t)7)
+/* A taker that waits is woken after so many bytes. */
+#define WAKE_BYTES ((size_t)64 << 10)
 
 /* In front of each record. */
 struct record {
@@ -34,6 +36,7 @@ struct feed {
 	size_t size;   /* of the ring */
 	uint64_t at;   /* this side's position */
 	uint64_t held; /* bytes of the record that the last feed_take returned */
+	uint64_t rung; /* the giver's position when it woke the taker last */
 	int bell[2];   /* the giver's and the taker's end; -1: closed */
 	int own;       /* this side's end */
 };
@@ -251,13 +254,22 @@ int feed_put(struct feed *feed, const struct event *event)
 	pack_event(&packing, &record->event);
 	feed->at += size;
 	atomic_store(&feed->shared->given, feed->at);
-	ring(feed, &feed->shared->taker_sleeps);
+	if (feed->at - feed->rung >= WAKE_BYTES)
+		feed_flush(feed);
 	return 0;
+}
+
+void feed_flush(struct feed *feed)
+{
+	if (feed->at == feed->rung)
+		return;
+	feed->rung = feed->at;
+	ring(feed, &feed->shared->taker_sleeps);
 }
 
 void feed_empty(struct feed *feed)
 {
-	feed->at = 0;
+	feed->at = feed->rung = 0;
 	atomic_store(&feed->shared->given, 0);
 	atomic_store(&feed->shared->taken, 0);
 	atomic_store(&feed->shared->ended, 0);
@@ -297,7 +309,9 @@ static void let_go(struct feed *feed)
 	feed->at += feed->held;
 	feed->held = 0;
 	atomic_store(&feed->shared->taken, feed->at);
-	ring(feed, &feed->shared->giver_sleeps);
+	/* One that waits for room is woken when there is some, not for each record. */
+	if (atomic_load(&feed->shared->given) - feed->at <= feed->size / 4 * 3)
+		ring(feed, &feed->shared->giver_sleeps);
 }
 
 int feed_take(struct feed *feed, struct event *event, char *error)

@@ -37,6 +37,11 @@ void feed_heard(const struct feed *feed);
  * feed.
  */
 int feed_put(struct feed *feed, const struct event *event);
+/*
+ * Wake the taker if it waits and there is something to take. feed_put does so only now and then, because
+ * waking costs more than an event: call this before waiting.
+ */
+void feed_flush(struct feed *feed);
 /* Begin again with an empty feed, for another taker, when the one before is gone. */
 void feed_empty(struct feed *feed);
 /* Say that no event follows, and why: err is negative and error a text, or 0 and "". */

@@ -71,7 +71,10 @@ total "context switches" counted
 
 echo "== one program among others"
 "$dir/usage" faults 1000000000 noise >/dev/null &
-"$offwind" record --no-cache -e page-faults,minor-faults --comm counted --sample-type minor-faults -f folded -o "$dir/folded" -- "$dir/usage" faults 50000 >"$dir/truth" 2>"$dir/log" || fail "$(cat "$dir/log")"
+for _ in 1 2 3 4 5; do # what a busy machine loses is not in the total
+	"$offwind" record --no-cache -e page-faults,minor-faults --comm counted --sample-type minor-faults -f folded -o "$dir/folded" -- "$dir/usage" faults 50000 >"$dir/truth" 2>"$dir/log" || fail "$(cat "$dir/log")"
+	grep -q 'samples were lost' "$dir/log" || break
+done
 total "page faults beside others'" counted
 kill %1
 

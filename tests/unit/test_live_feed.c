@@ -130,10 +130,16 @@ static void give_all(struct feed *feed)
 		struct event event = event_of(i, memory, regions, ips);
 		int err;
 
-		while ((err = feed_put(feed, &event)) == -EAGAIN && wait_for(feed))
-			;
+		while ((err = feed_put(feed, &event)) == -EAGAIN) {
+			feed_flush(feed);
+			if (!wait_for(feed))
+				break;
+		}
 		if (err)
 			break;
+		/* Now and then let the taker have all, and wait. */
+		if (i % 1000 == 0)
+			feed_flush(feed);
 	}
 	feed_end(feed, -EIO, "the end");
 }
