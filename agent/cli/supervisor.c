@@ -50,6 +50,8 @@
 /* How long to wait for the capture process, which detaches its programs. */
 #define CAPTURE_END_MS 2000
 #define OPENER_END_MS  100
+/* How often to look, 5 ms apart, whether the worker has stopped. */
+#define STOP_TURNS 400
 /* A worker that does not go on for so many seconds is ended. */
 #define SILENT_S 30
 /*
@@ -103,8 +105,21 @@ static void pass_on(int number, siginfo_t *info, void *context)
  */
 static void stop_with(int number, siginfo_t *info, void *context)
 {
+	const struct timespec pause = { .tv_nsec = 5000000 };
+	siginfo_t worker = { .si_pid = 0 };
+	int before = errno;
+
 	pass_on(number, info, context);
+	/* A shell that sees this process stop writes to the terminal. */
+	for (int i = 0; i < STOP_TURNS && current_worker > 0 && !worker.si_pid; i++) {
+		if (waitid(P_PID, (id_t)current_worker, &worker,
+			   WSTOPPED | WEXITED | WNOHANG | WNOWAIT))
+			break;
+		if (!worker.si_pid)
+			(void)nanosleep(&pause, NULL);
+	}
 	(void)raise(SIGSTOP);
+	errno = before;
 }
 
 static void continue_with(int number)
