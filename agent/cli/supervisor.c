@@ -16,6 +16,7 @@
 #include "agent/role/reading.h"
 #include "agent/role/sandbox.h"
 #include "agent/source/memory_image.h"
+#include "agent/store/change.h"
 #include "agent/store/store.h"
 #include "symbolizer/symbolizer.h"
 
@@ -50,6 +51,7 @@
 /* How long to wait for the capture process, which detaches its programs. */
 #define CAPTURE_END_MS 2000
 #define OPENER_END_MS  100
+#define STORE_END_MS   5000
 /* How often to look, 5 ms apart, whether the worker has stopped. */
 #define STOP_TURNS 400
 /* A worker that does not go on for so many seconds is ended. */
@@ -71,11 +73,12 @@ static const int passed[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
 
 struct supervisor {
 	const struct supervision *given;
-	struct reading_notes *reading; /* shared with the workers */
-	int socket;		       /* to the worker */
-	pid_t worker, opener, capture;
-	struct capture *live;		    /* to the capture process; NULL: there is none */
-	struct output outputs[OUTPUTS_MAX]; /* which the worker writes; fd -1: not in use */
+	struct reading_notes *reading;	      /* shared with the workers */
+	int socket;			      /* to the worker */
+	pid_t worker, opener, capture, store; /* 0: there is none */
+	struct capture *live;		      /* to the capture process; NULL: there is none */
+	struct channels *changes;	      /* to the store process; NULL: it was started */
+	struct output outputs[OUTPUTS_MAX];   /* which the worker writes; fd -1: not in use */
 	struct sigaction
 		before[N_PASSED]; /* what the signals that are passed on did at the start */
 	int standard;		  /* standard output, for the next worker; -1: it is closed */
@@ -293,16 +296,26 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 	}
 }
 
+static void start_store(struct supervisor *s);
+
 /*
  * Wait for a request, or for the worker's end. End a worker that is busy and does not go on. Time
  * counts only while this process runs, too.
  */
-static void wait_for_request(const struct supervisor *s)
+static void wait_for_request(struct supervisor *s)
 {
-	struct pollfd request = { .fd = s->socket, .events = POLLIN };
+	struct pollfd requests[] = { { .fd = s->socket, .events = POLLIN },
+				     { .fd = -1, .events = POLLIN } };
 	uint64_t seen = 0;
 
-	for (int silent = 0; poll(&request, 1, 1000) <= 0; silent++) {
+	for (int silent = 0;; silent++) {
+		requests[1].fd = s->changes ? channels_answer_fd(s->changes) : -1;
+		if (poll(requests, 2, 1000) > 0) {
+			if (requests[0].revents)
+				return;
+			start_store(s);
+		}
+
 		uint64_t turns = s->reading->turns;
 
 		if (turns != seen || !(turns & 1))
@@ -538,6 +551,22 @@ static _Noreturn void be_capture(struct supervisor *s)
 	_exit(0);
 }
 
+/*
+ * The store process. It ends with its worker, too. It has no other rights than the database, so it
+ * need not be started before it is needed.
+ */
+static _Noreturn void be_store(struct supervisor *s)
+{
+	be_helper(s, "offwind-store");
+	capture_free(s->live);
+	(void)close(s->socket);
+	for (size_t i = 0; i < OUTPUTS_MAX; i++)
+		if (s->outputs[i].fd >= 0)
+			(void)close(s->outputs[i].fd);
+	change_serve(s->changes, s->given->db);
+	_exit(0);
+}
+
 /* Become the worker: everything is read and opened through the other two from now on. */
 static void be_worker(struct supervisor *s, struct channels *channels, const int ends[2])
 {
@@ -553,6 +582,10 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 		capture_use(s->live, s->opener);
 	channels_ask(channels);
 	request_use(channels);
+	if (s->changes) {
+		channels_ask(s->changes);
+		change_ask(s->changes);
+	}
 	reading_use(s->reading);
 	files_ask(ends[0]);
 	if (s->standard >= 0) {
@@ -592,10 +625,13 @@ static int fork_roles(struct supervisor *s)
 	int ends[2] = { -1, -1 };
 	int rc = channels_new(s->given->live ? LIVE_CHANNELS : CHANNELS, &channels);
 
+	s->store = 0;
 	if (!rc)
 		rc = fork_role(&s->opener);
 	if (rc == 1)
 		be_opener(s, channels);
+	if (!rc && !s->given->no_store)
+		rc = channels_new(1, &s->changes);
 	if (!rc && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		rc = -errno;
 	if (!rc)
@@ -613,6 +649,15 @@ static int fork_roles(struct supervisor *s)
 	else
 		current_worker = s->worker;
 	return rc;
+}
+
+/* Start the store process, which answers the worker from now on. If that fails, the worker is told. */
+static void start_store(struct supervisor *s)
+{
+	if (fork_role(&s->store) == 1)
+		be_store(s);
+	channels_free(s->changes);
+	s->changes = NULL;
 }
 
 /* Wait for a process that is about to end, but not for ever. Return whether it ended. */
@@ -653,6 +698,11 @@ static int reap(struct supervisor *s)
 	s->socket = -1;
 	while (waitpid(s->worker, &status, 0) < 0 && errno == EINTR)
 		;
+	/* The store process does what was asked for last, and ends. */
+	channels_free(s->changes);
+	s->changes = NULL;
+	if (s->store > 0)
+		(void)wait_for(s->store, STORE_END_MS);
 	/* An opener that waits for a file server may not end, even when it is killed. */
 	(void)kill(s->opener, SIGKILL);
 	wait_for(s->opener, OPENER_END_MS);

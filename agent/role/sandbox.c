@@ -289,11 +289,11 @@ static int allow_threads(scmp_filter_ctx filter)
 static int allow_files(scmp_filter_ctx filter)
 {
 	static const uint64_t controls[] = { TCGETS, TCSETS, TIOCGWINSZ, FIONREAD, FIOCLEX };
-	static const uint64_t commands[] = { F_GETFD,	   F_SETFD,	 F_GETFL,
-					     F_SETFL,	   F_DUPFD,	 F_GETLK,
-					     F_SETLK,	   F_SETLKW,	 F_OFD_GETLK,
-					     F_OFD_SETLK,  F_OFD_SETLKW, F_DUPFD_CLOEXEC,
-					     F_GETPIPE_SZ, F_ADD_SEALS,	 F_SETPIPE_SZ };
+	static const uint64_t commands[] = {
+		F_GETFD,      F_SETFD,	   F_GETFL,	F_SETFL,     F_DUPFD,	   F_GETLK,
+		F_SETLK,      F_SETLKW,	   F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC,
+		F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS, F_SETPIPE_SZ
+	};
 	int err = 0;
 
 	/* libc's fstat. A path may be given with this flag too, but the root directory has none. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,6 +376,32 @@ static int make_file(const char *path)
 	return 0;
 }
 
+static atomic_bool writes_nothing;
+
+/*
+ * What SQLite opens files with. It opens the files of the write-ahead log for reading if it may not
+ * write them (https://sqlite.org/wal.html, "Read-Only Databases").
+ */
+static int open_to_read(const char *path, int flags, int mode)
+{
+	if (atomic_load(&writes_nothing) && (flags & O_ACCMODE) != O_RDONLY) {
+		errno = EACCES;
+		return -1;
+	}
+	return open(path, flags, mode);
+}
+
+void db_write_nothing(bool nothing)
+{
+	static bool installed; /* before there are threads */
+	sqlite3_vfs *vfs = installed ? NULL : sqlite3_vfs_find(NULL);
+
+	if (vfs && vfs->iVersion >= 3)
+		(void)vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)open_to_read);
+	installed = true;
+	atomic_store(&writes_nothing, nothing);
+}
+
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ERROR_SIZE])
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -404,7 +431,7 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ER
 		return err;
 	}
 	err = open_as(path, path, SQLITE_OPEN_READONLY, mode, out, error);
-	if (err != -EACCES && err != -EROFS)
+	if ((err != -EACCES && err != -EROFS) || atomic_load(&writes_nothing))
 		return err;
 	/*
 	 * WAL needs files beside the database, which cannot be created here. Assume that nobody

@@ -9,6 +9,7 @@
 #define AGENT_STORE_DB_H
 
 #include <sqlite3.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,12 @@ int db_path(const char *given, char **out);
  * an older one), -EBADMSG it is damaged or not a store, -EBUSY, -ENOSPC, -EIO, -ENOMEM.
  */
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ERROR_SIZE]);
+
+/*
+ * Open files of databases only for reading from now on, in all threads, or no longer so. What is open
+ * stays as it is.
+ */
+void db_write_nothing(bool nothing);
 
 /*
  * Return a negative errno code for one of SQLite's result codes; 0 for SQLITE_OK, _ROW and _DONE.

@@ -1,5 +1,6 @@
 /* agent/store/missing.c: remembers for a day which build-ids no debuginfod server has. */
-#include "agent/store/session.h"
+#include "agent/store/change.h"
+#include "agent/store/parts.h"
 
 #include <errno.h>
 #include <time.h>
@@ -36,22 +37,31 @@ bool store_is_missing(struct store *s, const struct uw_build_id *id)
 	return err == 1;
 }
 
-void store_missing(struct store *s, const struct uw_build_id *id)
+int missing_insert(struct store *s, const struct uw_build_id *id)
 {
 	int64_t before = time(NULL) - MISSING_SECONDS;
+	int err;
+
+	if (change_is_asked_for())
+		return change_missing(s, id);
+	err = session_begin(s);
+	if (err)
+		return err;
+	err = ask_missing(s, ADD_MISSING, id, time(NULL));
+	if (err >= 0)
+		err = session_run(s, DROP_MISSING, &before, 1);
+	return session_end(s, err);
+}
+
+void store_missing(struct store *s, const struct uw_build_id *id)
+{
 	int err;
 
 	if (!s || !id->size)
 		return;
 	pthread_mutex_lock(&s->lock);
-	err = s->read_only || session_gave_up(s) ? -EROFS : session_begin(s);
-	if (!err) {
-		err = ask_missing(s, ADD_MISSING, id, time(NULL));
-		if (err >= 0)
-			err = session_run(s, DROP_MISSING, &before, 1);
-		err = session_end(s, err);
-		if (err)
-			(void)session_failed(s, "write", err);
-	}
+	err = s->read_only || session_gave_up(s) ? -EROFS : missing_insert(s, id);
+	if (err && err != -EROFS)
+		(void)session_failed(s, "write", err);
 	pthread_mutex_unlock(&s->lock);
 }

@@ -6,10 +6,15 @@
 
 #include "agent/array.h"
 #include "agent/log.h"
+#include "agent/store/change.h"
+#include "agent/store/parts.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* After this many failures in a row, the rest of the run works without the store. */
 #define FAILURES_MAX 3
@@ -156,10 +161,36 @@ int session_ask(struct store *s, enum statement which, int64_t *out)
 
 /* ---- transactions ----------------------------------------------------------------- */
 
+/*
+ * Open the database for reading, with no descriptor through which it can be written. If that fails,
+ * it may have to be created or upgraded first, or the files beside it may have to be made.
+ */
+static int open_for_reading(struct store *s, char error[DB_ERROR_SIZE])
+{
+	sqlite3 *made;
+	int err;
+
+	db_write_nothing(true);
+	err = db_open(s->path, DB_READ, &s->db, error);
+	if (err) {
+		db_write_nothing(false);
+		err = db_open(s->path, DB_WRITE, &made, error);
+		if (err)
+			return err;
+		(void)sqlite3_db_config(made, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+		(void)sqlite3_close(made);
+		db_write_nothing(true);
+		err = db_open(s->path, DB_READ, &s->db, error);
+	}
+	s->read_only = faccessat(AT_FDCWD, s->path, W_OK, AT_EACCESS) != 0;
+	return err;
+}
+
 int session_open(struct store *s)
 {
 	char error[DB_ERROR_SIZE] = "";
-	int err = db_open(s->path, DB_WRITE, &s->db, error);
+	int err = change_is_asked_for() ? open_for_reading(s, error)
+					: db_open(s->path, DB_WRITE, &s->db, error);
 
 	if (err == -EACCES || err == -EROFS || err == -EPERM) {
 		s->read_only = true;
@@ -241,18 +272,17 @@ void session_remember(struct store *s, enum statement what, int64_t row, const c
 	s->n_used += !path || used->path;
 }
 
-void session_write_used(struct store *s)
+/* Run the statements of all rows in one transaction. */
+static int write_rows(struct store *s)
 {
 	sqlite3_stmt *stmt;
-	int err = 0;
+	int err;
 
-	if (!s->n_used || s->read_only || session_gave_up(s))
-		return;
 	/* This is not worth waiting for other writers. */
 	(void)sqlite3_busy_timeout(s->db, 100);
 	err = session_begin(s);
-	if (err == -EBUSY)
-		return;
+	if (err)
+		return err;
 	for (size_t i = 0; i < s->n_used && !err; i++) {
 		stmt = session_statement(s, s->used[i].what, &err);
 		if (!stmt)
@@ -265,7 +295,17 @@ void session_write_used(struct store *s)
 		err = db_step(stmt);
 		db_release(stmt);
 	}
-	err = session_end(s, err);
-	if (err)
-		(void)session_failed(s, "write", err);
+	return session_end(s, err);
+}
+
+int session_write_used(struct store *s)
+{
+	int err = 0;
+
+	if (s->n_used && !s->read_only && !session_gave_up(s))
+		err = change_is_asked_for() ? change_rows(s) : write_rows(s);
+	for (size_t i = 0; i < s->n_used; i++)
+		free(s->used[i].path);
+	s->n_used = 0;
+	return err && err != -EBUSY ? session_failed(s, "write", err) : err;
 }

@@ -128,7 +128,10 @@ bool session_is_stale(int64_t used);
  * is copied; NULL: none.
  */
 void session_remember(struct store *s, enum statement what, int64_t row, const char *path);
-/* Write the list of used and damaged rows in one transaction, unless the database is locked. */
-void session_write_used(struct store *s);
+/*
+ * Write the list of used and damaged rows in one transaction, and forget it. Return 0 or a negative
+ * code, which is counted and logged, unless the database is locked: -EBUSY.
+ */
+int session_write_used(struct store *s);
 
 #endif

@@ -66,6 +66,22 @@ static void empty_log(sqlite3 *db)
 	(void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 }
 
+void store_release(struct store *s)
+{
+	quarantine_forget(s);
+	wanted_fini(&s->queue);
+	reading_fini(s);
+	for (int i = 0; i < STATEMENTS; i++)
+		(void)sqlite3_finalize(s->statements[i]);
+	if (s->wrote && s->db && !s->read_only)
+		empty_log(s->db);
+	(void)sqlite3_close(s->db);
+	pthread_mutex_destroy(&s->lock);
+	free(s->used);
+	free(s->path);
+	free(s);
+}
+
 void store_close(struct store *s)
 {
 	const struct store_counters *c;
@@ -73,17 +89,7 @@ void store_close(struct store *s)
 	if (!s)
 		return;
 	c = &s->counters;
-	session_write_used(s);
-	quarantine_forget(s);
-	wanted_fini(&s->queue);
-	reading_fini(s);
-	for (size_t i = 0; i < s->n_used; i++)
-		free(s->used[i].path);
-	for (int i = 0; i < STATEMENTS; i++)
-		(void)sqlite3_finalize(s->statements[i]);
-	if (s->wrote && s->db && !s->read_only)
-		empty_log(s->db);
-	(void)sqlite3_close(s->db);
+	(void)session_write_used(s);
 	log_debug("%s: %" PRIu64 " tables found, %" PRIu64 " not there; %" PRIu64
 		  " compiled, %" PRIu64 " stored, %" PRIu64 " damaged, %" PRIu64
 		  " evicted, %" PRIu64 " failures; call-frame information parsed %" PRIu64
@@ -94,10 +100,7 @@ void store_close(struct store *s)
 		  c->lines_stored);
 	if (c->failed > 1)
 		log_warning("%s: %" PRIu64 " operations failed", s->path, c->failed);
-	pthread_mutex_destroy(&s->lock);
-	free(s->used);
-	free(s->path);
-	free(s);
+	store_release(s);
 }
 
 void store_counters(struct store *s, struct store_counters *out)

@@ -98,13 +98,22 @@ for command in "unwind $dir/x.owc -o $dir/y.pb.gz" "record -a -d 2 -o $dir/y.pb.
 	[ "${uid:-0}" -ge $((0x70000000)) ] || fail "the worker's user: $(grep ^Uid: <<<"$status")"
 	[[ $(readlink "/proc/$worker/root") == /proc/$worker/fdinfo ]] || fail "the worker's root: $(readlink "/proc/$worker/root")"
 	# No descriptor of the kernel's recording is its.
-	ls -l "/proc/$worker/fd" | grep -E 'bpf|perf_event' && fail "$command: the worker holds what the capture process does"
+	ls -l "/proc/$worker/fd" | grep -E 'anon_inode:.*(bpf|perf)' && fail "$command: the worker holds what the capture process does"
+	# It has the store, for reading alone.
+	n=0
+	for fd in "/proc/$worker/fd"/*; do
+		[[ $(readlink "$fd") == "$OFFWIND_DB"* ]] || continue
+		n=$((n + 1))
+		grep -qE '^flags:.*0$' "/proc/$worker/fdinfo/${fd##*/}" || fail "$command: the worker can write $(readlink "$fd")"
+	done
+	[ $n -ge 2 ] || fail "$command: the worker does not have the store"
 	kill -CONT "$worker"
 	wait $supervisor || fail "$command, after it was stopped: exit $?"
 done
-# The processes that serve it hold what they need, and can get no more.
-"$offwind" record -q -a -d 30 -o "$dir/y.pb.gz" & supervisor=$!
-for role in opener capture; do
+# The processes that serve it hold what they need, and can get no more. The last one is started when there
+# is something to store.
+"$offwind" record -a -d 30 -o "$dir/y.pb.gz" --db "$dir/other.db" 2>"$dir/err" & supervisor=$!
+for role in opener capture store; do
 	pid=
 	until [ -n "$pid" ] || ! kill -0 $supervisor 2>/dev/null; do
 		for child in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
@@ -116,10 +125,19 @@ for role in opener capture; do
 	for set in CapPrm CapEff CapBnd; do
 		mask=$(sed -n "s/^$set:\t//p" <<<"$status")
 		[ $((0x$mask & 0x13023)) = 0 ] || fail "$role: $set $mask"
+		[ $role != store ] || [ $((0x$mask)) = 0 ] || fail "$role: $set $mask"
 	done
 done
+until_or_dead $pid grep -q '^Seccomp:.2' "/proc/$pid/status" || fail "the store process is not confined"
+# Without it nothing more is stored, and the recording goes on.
+kill -KILL "$pid"
+cp "$dir/prog" "$dir/prog2"
+"$dir/prog2"
 kill -INT $supervisor
-wait $supervisor || fail "ended by SIGINT: exit $?"
+wait $supervisor || fail "ended by SIGINT: exit $?: $(cat "$dir/err")"
+grep -q "$dir/other.db: cannot .*; unwind tables stay in memory" "$dir/err" || fail "no word of the store: $(cat "$dir/err")"
+"$offwind" report -n 0 "$dir/y.pb.gz" | grep -q 'libhot.so *hot\|hot.*libhot.so' || fail "the recording: $(cat "$dir/err")"
+[ "$(sqlite3 "$dir/other.db" 'PRAGMA integrity_check')" = ok ] || fail "the store is damaged"
 
 # ---- a recording's worker that dies, or does not go on --------------------------------------------------
 
@@ -130,6 +148,7 @@ workers_of() { # SUPERVISOR: the confined ones
 	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
 		has_name "$child" offwind-worker && grep -q '^Seccomp:.2' "/proc/$child/status" 2>/dev/null && echo "$child"
 	done
+	true
 }
 has_worker() { worker=$(workers_of "$1") && [ -n "$worker" ] && [ "$worker" != "${2:-}" ]; } # SUPERVISOR [NOT]
 is_stopped() { worker=$(workers_of "$1") && grep -q '^State:.T' "/proc/$worker/status" 2>/dev/null; }
@@ -183,7 +202,7 @@ crash "$offwind" record -o "$dir/y.pb.gz" -- sh -c "'$dir/prog'; '$dir/prog'" ||
 [ "$(grep -c "warning: $dir/libhot.so: a worker that read it was ended by SIGSEGV" "$dir/err")" = 1 ] ||
 	fail "record: it is not reported once: $(cat "$dir/err")"
 "$offwind" report -n 5 "$dir/y.pb.gz" | grep -q libhot || fail "record: $("$offwind" report -n 5 "$dir/y.pb.gz")"
-[ "$(sqlite3 "$OFFWIND_DB" 'select count(*) from quarantine')" = 1 ] || fail "record: it is not in quarantine"
+[ "$(sqlite3 "$OFFWIND_DB" "select count(*) from quarantine where path like '%/libhot.so'")" = 1 ] || fail "record: it is not in quarantine"
 "$offwind" cache verify --repair >/dev/null 2>&1
 rm -f "$dir/y.pb.gz"
 crash "$offwind" unwind "$dir/x.owc" -o "$dir/y.pb.gz" || fail "a file that ends the worker: exit $?: $(cat "$dir/err")"
@@ -230,7 +249,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' env LD_PRELOAD="$dir/hostile.so" HOSTILE=s
 	wait $supervisor
 	rc=$?
 	[ $signal = INT ] && { [ $rc = 130 ] || fail "SIGINT while reading: exit $rc"; }
-	[ "$(sqlite3 "$OFFWIND_DB" 'select count(*) from quarantine')" = 0 ] || fail "SIG$signal put a file in quarantine: $(cat "$dir/err")"
+	[ "$(sqlite3 "$OFFWIND_DB" "select count(*) from quarantine where path like '%/libhot.so'")" = 0 ] || fail "SIG$signal put a file in quarantine: $(cat "$dir/err")"
 done
 
 # ---- ends --------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
  */
 #include "agent/store/parts.h"
 
+#include "agent/store/change.h"
 #include "agent/store/identity.h"
 #include "agent/store/key.h"
 #include "agent/store/stored_blob.h"
@@ -99,8 +100,12 @@ static void drop_table(struct store *s, int64_t table)
 	if (s->read_only)
 		return;
 	blob_reader_rest(&s->blobs);
-	if (session_run(s, DROP_TABLE, &table, 1))
+	if (change_is_asked_for()) {
+		session_remember(s, DROP_TABLE, table, NULL);
+		(void)session_write_used(s);
+	} else if (session_run(s, DROP_TABLE, &table, 1)) {
 		(void)session_failed(s, "delete a damaged table", -EIO);
+	}
 }
 
 /* How an object takes one of a table's two blobs: as a whole, or to be read as needed. */
@@ -188,9 +193,9 @@ static int take_table(struct store *s, struct uw_object *object, int64_t id, boo
 	return err;
 }
 
-int table_add_file(struct store *s, int64_t id, const struct uw_object *object,
-		   const struct store_file *f, const struct uw_identity *identity)
+int table_add_file(struct store *s, const struct new_inode *new, const struct store_file *f)
 {
+	const int64_t id = new->object;
 	const int64_t row[] = { (int64_t)f->dev,
 				(int64_t)f->ino,
 				(int64_t)f->elf_off,
@@ -199,12 +204,34 @@ int table_add_file(struct store *s, int64_t id, const struct uw_object *object,
 				f->ctime_ns,
 				(int64_t)f->uid,
 				id,
-				(int64_t)key_of_file(f, uw_object_build_id(object),
-						     uw_object_machine(object), identity) };
+				(int64_t)key_of_file(f, new->build_id, new->machine,
+						     new->identity) };
 	const int64_t owner[] = { id, f->owner };
 	int err = f->vouched ? session_run(s, ADD_FILE, row, 9) : 0;
 
 	return !err && f->vouched && f->owner >= 0 ? session_run(s, VOUCH, owner, 2) : err;
+}
+
+int table_note_file(struct store *s, const struct new_inode *new, const struct store_file *f)
+{
+	if (!f->vouched)
+		return 0;
+	if (change_is_asked_for())
+		return change_file(s, new, f);
+	blob_reader_rest(&s->blobs);
+	return table_add_file(s, new, f);
+}
+
+/* The same for an object that is open. */
+static void note_file_of(struct store *s, int64_t id, const struct uw_object *object,
+			 const struct store_file *f, const struct uw_identity *identity)
+{
+	(void)table_note_file(s,
+			      &(struct new_inode){ .object = id,
+						   .build_id = uw_object_build_id(object),
+						   .machine = uw_object_machine(object),
+						   .identity = identity },
+			      f);
 }
 
 enum how { WHOLE, IN_PARTS, AT_ONCE }; /* as in store_find, _parts, _at_once */
@@ -227,10 +254,8 @@ static int find(struct store *s, struct uw_object *object, const struct store_fi
 	if (!err && (!by_file || session_is_stale(used)))
 		session_remember(s, MARK_USED, id, file->path ? file->path : "");
 	/* Store the inode, so that the next run need not hash the file. */
-	if (!err && !by_file && !s->read_only) {
-		blob_reader_rest(&s->blobs);
-		(void)table_add_file(s, id, object, file, &identity);
-	}
+	if (!err && !by_file && !s->read_only)
+		note_file_of(s, id, object, file, &identity);
 	return err;
 }
 
@@ -288,8 +313,7 @@ bool table_is_stored(struct store *s, struct uw_object *object, const struct sto
 		stmt = step_to_table(s, id, &err);
 	if (stmt) {
 		db_release(stmt);
-		blob_reader_rest(&s->blobs);
-		(void)table_add_file(s, id, object, file, &identity);
+		note_file_of(s, id, object, file, &identity);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return stmt != NULL;

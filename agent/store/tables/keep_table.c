@@ -2,6 +2,7 @@
 #include "agent/store/parts.h"
 
 #include "agent/role/reading.h"
+#include "agent/store/change.h"
 #include "agent/store/identity.h"
 #include "schema/procs_blob.h"
 #include "schema/table_blob.h"
@@ -13,16 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct made { /* what is to be inserted */
-	struct uw_identity identity;
-	struct identity contents;
-	const void *rules; /* borrowed from the object; NULL: there is nothing to compile */
-	size_t rules_size;
-	const void *procs; /* NULL: none */
-	size_t procs_size;
-};
-
-static int64_t n_procs(const struct made *made)
+static int64_t n_procs(const struct new_table *made)
 {
 	const struct procs_header *h = made->procs;
 
@@ -30,8 +22,8 @@ static int64_t n_procs(const struct made *made)
 }
 
 /* Insert the object or update the row that it has already; give the row's id. */
-static int add_object(struct store *s, const struct uw_build_id *build_id, uint16_t machine,
-		      const struct store_file *file, const struct made *made, int64_t *id)
+static int add_object(struct store *s, const struct store_file *file, const struct new_table *made,
+		      int64_t *id)
 {
 	sqlite3_stmt *stmt;
 	int err;
@@ -39,10 +31,10 @@ static int add_object(struct store *s, const struct uw_build_id *build_id, uint1
 	stmt = session_statement(s, ADD_OBJECT, &err);
 	if (!stmt)
 		return err;
-	db_bind_bytes(stmt, 1, build_id->bytes, build_id->size);
+	db_bind_bytes(stmt, 1, made->build_id.bytes, made->build_id.size);
 	(void)sqlite3_bind_int64(stmt, 2, (int64_t)made->identity.size);
 	(void)sqlite3_bind_int64(stmt, 3, (int64_t)made->identity.hash);
-	(void)sqlite3_bind_int64(stmt, 4, machine);
+	(void)sqlite3_bind_int64(stmt, 4, made->machine);
 	(void)sqlite3_bind_text(stmt, 5, file->path ? file->path : "", -1, SQLITE_STATIC);
 	(void)sqlite3_bind_int64(stmt, 6, (int64_t)file->size);
 	(void)sqlite3_bind_int64(stmt, 7, time(NULL));
@@ -60,7 +52,7 @@ static int add_object(struct store *s, const struct uw_build_id *build_id, uint1
 }
 
 /* Insert a table. A table that is there already stays as it is. */
-static int add_table(struct store *s, int64_t object, const struct made *made)
+static int add_table(struct store *s, int64_t object, const struct new_table *made)
 {
 	const struct table_header *h = made->rules;
 	sqlite3_stmt *stmt;
@@ -89,26 +81,29 @@ static int add_table(struct store *s, int64_t object, const struct made *made)
 	return err;
 }
 
-/* Insert object, table and file in one transaction, delete the row of "building", and evict. */
-static int insert(struct store *s, struct uw_object *object, const struct store_file *file,
-		  const struct made *made)
+int table_insert(struct store *s, const struct new_table *made, const struct store_file *file)
 {
-	int64_t id = 0;
-	int err = session_begin(s);
+	struct new_inode of = { .build_id = &made->build_id,
+				.machine = made->machine,
+				.identity = &made->identity };
+	int err;
 
+	if (change_is_asked_for())
+		return change_table(s, made, file);
+	err = session_begin(s);
 	if (err)
 		return err;
-	err = add_object(s, uw_object_build_id(object), uw_object_machine(object), file, made, &id);
+	err = add_object(s, file, made, &of.object);
 	if (!err)
-		err = add_table(s, id, made);
+		err = add_table(s, of.object, made);
 	if (!err)
-		err = table_add_file(s, id, object, file, &made->identity);
+		err = table_add_file(s, &of, file);
 	if (!err)
-		err = quarantine_built(s, uw_object_build_id(object), file);
+		err = quarantine_built(s, &made->build_id, file);
 	if (err == -ENOENT) /* nothing identifies the file, so "building" has no row either */
 		err = 0;
 	if (!err)
-		err = budget_evict(s, s->budget, id);
+		err = budget_evict(s, s->budget, of.object);
 	return session_end(s, err);
 }
 
@@ -130,8 +125,8 @@ static int compile(struct uw_object *object, const atomic_bool *stop)
  * Compile the object and hash what its table is made from. This takes long, so it takes no lock.
  * The caller frees *procs. *built: the table was compiled here.
  */
-static int make(struct uw_object *object, const atomic_bool *stop, struct made *made, void **procs,
-		bool *built)
+static int make(struct uw_object *object, const atomic_bool *stop, struct new_table *made,
+		void **procs, bool *built)
 {
 	int err = uw_object_identify(object, &made->identity), err_compile = 0;
 
@@ -204,7 +199,7 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
 		      const atomic_bool *stop)
 {
 	const struct uw_build_id *id = uw_object_build_id(object);
-	struct made made = { .rules = NULL };
+	struct new_table made = { .build_id = *id, .machine = uw_object_machine(object) };
 	void *procs = NULL;
 	int64_t row;
 	bool built;
@@ -236,7 +231,7 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
 	else if (!err && (int64_t)(made.rules_size + made.procs_size) >= BLOB_MAX)
 		err = -ENOSPC;
 	else if (!err) {
-		err = insert(s, object, file, &made);
+		err = table_insert(s, &made, file);
 		if (err)
 			(void)session_failed(s, "keep a table", err);
 		else
@@ -259,11 +254,10 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *stored)
 	const struct procs_header *p = blobs->procs;
 	/* The user who imports a table vouches for it. */
 	struct store_file file = { .path = blobs->path, .owner = (int64_t)geteuid() };
-	struct made made = { .rules = blobs->rules,
-			     .rules_size = blobs->rules_size,
-			     .procs = blobs->procs,
-			     .procs_size = blobs->procs_size };
-	struct uw_build_id build_id = { .size = 0 };
+	struct new_table made = { .rules = blobs->rules,
+				  .rules_size = blobs->rules_size,
+				  .procs = blobs->procs,
+				  .procs_size = blobs->procs_size };
 	struct uw_rows *rows;
 	uint64_t before;
 	int64_t id;
@@ -277,15 +271,16 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *stored)
 	if (p && (p->src_size != h->src_size || p->src_hash != h->src_hash ||
 		  p->blob.machine != h->blob.machine))
 		return -EBADMSG;
-	build_id.size = h->build_id_size;
-	memcpy(build_id.bytes, h->build_id, build_id.size);
+	made.build_id.size = h->build_id_size;
+	memcpy(made.build_id.bytes, h->build_id, h->build_id_size);
+	made.machine = h->blob.machine;
 	made.identity = (struct uw_identity){ .size = h->src_size, .hash = h->src_hash };
 	memcpy(made.contents.bytes, blobs->identity, IDENTITY_SIZE);
 	pthread_mutex_lock(&s->lock);
 	before = s->counters.stored;
 	err = s->read_only ? -EROFS : session_begin(s);
 	if (!err) {
-		err = add_object(s, &build_id, h->blob.machine, &file, &made, &id);
+		err = add_object(s, &file, &made, &id);
 		if (!err)
 			err = add_table(s, id, &made);
 		if (!err)

@@ -3,6 +3,7 @@
  */
 #include "agent/store/parts.h"
 
+#include "agent/store/change.h"
 #include "agent/store/identity.h"
 #include "agent/store/key.h"
 #include "agent/store/stored_blob.h"
@@ -182,14 +183,12 @@ int store_find_lines(struct store *s, const struct store_file *file,
 }
 
 /* Insert the packed symbols or lines of a file. */
-static int add_symbols(struct store *s, const struct wanted_symbols *w, const void *blob,
-		       size_t size)
+static int add_symbols(struct store *s, const struct new_symbols *k)
 {
-	const struct store_file *f = &w->file;
-	const int64_t numbers[] = { (int64_t)f->dev,	  (int64_t)f->ino,  (int64_t)f->elf_off,
-				    reader_of(!w->table), (int64_t)f->size, f->mtime_ns,
-				    f->ctime_ns,	  (int64_t)f->uid };
-	size_t n = w->table ? sym_table_size(w->table) : sym_lines_size(w->lines);
+	const struct store_file *f = &k->file;
+	const int64_t numbers[] = { (int64_t)f->dev,	 (int64_t)f->ino,  (int64_t)f->elf_off,
+				    reader_of(k->lines), (int64_t)f->size, f->mtime_ns,
+				    f->ctime_ns,	 (int64_t)f->uid };
 	sqlite3_stmt *stmt;
 	int err;
 
@@ -197,48 +196,61 @@ static int add_symbols(struct store *s, const struct wanted_symbols *w, const vo
 	if (!stmt)
 		return err;
 	db_bind_numbers(stmt, numbers, 8);
-	db_bind_bytes(stmt, 9, w->build_id.bytes, w->build_id.size);
-	db_bind_bytes(stmt, 10, w->beside.bytes, w->has_beside ? IDENTITY_SIZE : 0);
-	(void)sqlite3_bind_text(stmt, 11, w->path, -1, SQLITE_STATIC);
+	db_bind_bytes(stmt, 9, k->build_id.bytes, k->build_id.size);
+	db_bind_bytes(stmt, 10, k->beside ? k->beside->bytes : NULL, k->beside ? IDENTITY_SIZE : 0);
+	(void)sqlite3_bind_text(stmt, 11, f->path ? f->path : "", -1, SQLITE_STATIC);
 	(void)sqlite3_bind_int64(stmt, 12, time(NULL));
-	(void)sqlite3_bind_int64(stmt, 13, (int64_t)n);
-	(void)sqlite3_bind_int64(stmt, 14, (int64_t)size);
-	(void)sqlite3_bind_blob64(stmt, 15, blob, size, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 13, (int64_t)k->n);
+	(void)sqlite3_bind_int64(stmt, 14, (int64_t)k->size);
+	(void)sqlite3_bind_blob64(stmt, 15, k->blob, k->size, SQLITE_STATIC);
 	(void)sqlite3_bind_int64(stmt, 16, f->owner);
 	err = db_step(stmt);
 	db_release(stmt);
 	return err;
 }
 
+int symbols_insert(struct store *s, const struct new_symbols *new)
+{
+	int err;
+
+	if (change_is_asked_for())
+		return change_symbols(s, new);
+	err = session_begin(s);
+	if (err)
+		return err;
+	err = add_symbols(s, new);
+	if (!err)
+		err = budget_evict(s, s->budget, -1);
+	return session_end(s, err);
+}
+
 /* Pack before the lock is taken, because it takes long. */
 void symbols_keep(struct store *s, const struct wanted_symbols *w)
 {
-	size_t size;
+	struct new_symbols new = { .lines = !w->table,
+				   .build_id = w->build_id,
+				   .file = w->file,
+				   .beside = w->has_beside ? &w->beside : NULL };
 	void *blob;
 	int err = w->table ? sym_table_pack(w->table, key_of_symbols(&w->file, &w->build_id), &blob,
-					    &size)
+					    &new.size)
 			   : sym_lines_pack(w->lines, key_of_lines(&w->file, &w->build_id), &blob,
-					    &size);
+					    &new.size);
 
-	if (err || (int64_t)size >= BLOB_MAX) {
-		if (!err)
-			free(blob);
-		return;
-	}
-	pthread_mutex_lock(&s->lock);
-	err = session_begin(s);
-	if (!err) {
-		err = add_symbols(s, w, blob, size);
-		if (!err)
-			err = budget_evict(s, s->budget, -1);
-		err = session_end(s, err);
-	}
 	if (err)
-		(void)session_failed(s, "store symbols", err);
-	else if (w->table)
-		s->counters.symbols_stored++;
-	else
-		s->counters.lines_stored++;
-	pthread_mutex_unlock(&s->lock);
+		return;
+	new.n = w->table ? sym_table_size(w->table) : sym_lines_size(w->lines);
+	new.blob = blob;
+	if ((int64_t) new.size < BLOB_MAX) {
+		pthread_mutex_lock(&s->lock);
+		err = symbols_insert(s, &new);
+		if (err)
+			(void)session_failed(s, "store symbols", err);
+		else if (w->table)
+			s->counters.symbols_stored++;
+		else
+			s->counters.lines_stored++;
+		pthread_mutex_unlock(&s->lock);
+	}
 	free(blob);
 }
