@@ -204,11 +204,9 @@ static int open_live_file(struct modules *modules, struct known *k, struct uw_ob
 
 int modules_open_elf(struct modules *modules, struct known *k, struct uw_object **out)
 {
-	/* No sample of a recording may wait for the store. */
-	struct store *store = modules->pin ? NULL : modules->store;
 	int number, err;
 
-	if (store_refuses(store, k->fd, k->reported_elf_off, k->module.path))
+	if (store_refuses(modules->store, k->fd, k->reported_elf_off, k->module.path))
 		return -EOWNERDEAD;
 	number = reading_note(k->fd, k->reported_elf_off, k->module.path);
 	err = modules->pin ? open_live_file(modules, k, out) : open_file(false, k, out);

@@ -271,6 +271,19 @@ int change_quarantine(struct store *s, const struct uw_build_id *id, const struc
 	return send(s, m, 0);
 }
 
+int change_contents(struct store *s, const struct store_file *file, uint64_t size,
+		    const struct identity *contents)
+{
+	struct message *m = begin(s, CHANGE_CONTENTS);
+
+	if (m) {
+		put_file(m, file);
+		message_number(m, size);
+		message_bytes(m, contents, sizeof(*contents));
+	}
+	return send(s, m, 0);
+}
+
 int change_missing(struct store *s, const struct uw_build_id *id)
 {
 	struct message *m = begin(s, CHANGE_MISSING);
@@ -404,6 +417,18 @@ static int serve_quarantine(struct store *s, struct message *m)
 	return m->err || !reason ? -EBADMSG : quarantine_insert(s, &id, &file, reason);
 }
 
+static int serve_contents(struct store *s, struct message *m)
+{
+	struct store_file file;
+	struct identity contents;
+	uint64_t size;
+
+	take_file(m, &file);
+	size = message_take_number(m);
+	message_take_bytes(m, &contents, sizeof(contents));
+	return m->err ? m->err : quarantine_add_contents(s, &file, size, &contents);
+}
+
 /* Remember the rows, and write what was remembered. */
 static int serve_rows(struct store *s, struct message *m)
 {
@@ -439,6 +464,8 @@ static int serve(struct store *s, struct message *m)
 		return serve_rows(s, m);
 	case CHANGE_QUARANTINE:
 		return serve_quarantine(s, m);
+	case CHANGE_CONTENTS:
+		return serve_contents(s, m);
 	case CHANGE_MISSING:
 		take_build_id(m, &id);
 		return m->err ? m->err : missing_insert(s, &id);

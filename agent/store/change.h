@@ -22,6 +22,7 @@ enum change {
 	CHANGE_SYMBOLS,	   /* a new_symbols, its file; one descriptor: the symbols */
 	CHANGE_ROWS,	   /* number of rows; of each what is done with it, its id and path */
 	CHANGE_QUARANTINE, /* build-id, the file, a reason */
+	CHANGE_CONTENTS,   /* of a file in quarantine: the file, size, SHA-256 */
 	CHANGE_MISSING,	   /* build-id */
 };
 

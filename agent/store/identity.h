@@ -26,6 +26,9 @@ int identity_of_object(struct uw_object *object, struct identity *out);
 void identity_of_file(const struct store_file *file, const struct uw_build_id *id,
 		      struct identity *out);
 
+/* Hash all bytes of a file. -EFBIG: it has more than 64 MiB. */
+int identity_of_contents(int fd, struct identity *out);
+
 /* Note the user and the root directory of this process, as long as it has them: before the sandbox. */
 void identity_init(void);
 

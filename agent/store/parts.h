@@ -28,6 +28,8 @@ int change_symbols(struct store *s, const struct new_symbols *new);
 int change_rows(struct store *s); /* what session_remember() remembered */
 int change_quarantine(struct store *s, const struct uw_build_id *id, const struct store_file *file,
 		      const char *reason);
+int change_contents(struct store *s, const struct store_file *file, uint64_t size,
+		    const struct identity *contents);
 int change_missing(struct store *s, const struct uw_build_id *id);
 
 /* ---- find_table.c ---- */
@@ -95,6 +97,13 @@ void quarantine_forget(struct store *s);
 /* Put a file in quarantine, in a transaction; see store_quarantine(). */
 int quarantine_insert(struct store *s, const struct uw_build_id *id, const struct store_file *file,
 		      const char *reason);
+
+/* Read which files ended their readers, once; and release the list. */
+void quarantine_load(struct store *s);
+void quarantine_unload(struct store *s);
+/* Store what bytes a file in quarantine has. */
+int quarantine_add_contents(struct store *s, const struct store_file *file, uint64_t size,
+			    const struct identity *contents);
 
 /* ---- missing.c ---- */
 

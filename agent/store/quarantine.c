@@ -4,6 +4,7 @@
  */
 #include "agent/store/parts.h"
 
+#include "agent/array.h"
 #include "agent/log.h"
 #include "agent/role/reading.h"
 #include "agent/store/alive.h"
@@ -14,7 +15,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +29,17 @@
 /* The end of a process counts against the file for this long. */
 #define DEATH_SECONDS (7 * 24 * 3600)
 
+/* Return a hash of what is known of a file; 0: its inode is not known. */
+static int64_t hash_of_file(const struct store_file *f, const struct uw_build_id *id)
+{
+	struct identity identity;
+	int64_t hash;
+
+	identity_of_file(f, id, &identity);
+	memcpy(&hash, identity.bytes, sizeof(hash));
+	return f->known ? hash : 0;
+}
+
 /*
  * Bind the four parameters that identify a file in quarantine. -ENOENT: the file has no path, or
  * neither a build-id nor a known inode.
@@ -34,8 +48,6 @@ static int bind_quarantine(sqlite3_stmt *stmt, const struct uw_build_id *id,
 			   const struct store_file *f)
 {
 	static const struct uw_build_id none;
-	struct identity identity;
-	int64_t hash;
 
 	id = id ? id : &none;
 	if (!f->path || (!f->known && !id->size))
@@ -43,9 +55,7 @@ static int bind_quarantine(sqlite3_stmt *stmt, const struct uw_build_id *id,
 	db_bind_bytes(stmt, 1, id->bytes, id->size);
 	(void)sqlite3_bind_text(stmt, 2, f->path, -1, SQLITE_STATIC);
 	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
-	identity_of_file(f, id, &identity);
-	memcpy(&hash, identity.bytes, sizeof(hash));
-	(void)sqlite3_bind_int64(stmt, 4, f->known ? hash : 0);
+	(void)sqlite3_bind_int64(stmt, 4, hash_of_file(f, id));
 	return 0;
 }
 
@@ -82,11 +92,9 @@ int quarantine_built(struct store *s, const struct uw_build_id *id, const struct
 /*
  * Log why a file is in quarantine: the first file of a run as a warning, others for --verbose only.
  */
-static void say_quarantined(struct store *s, const char *path, sqlite3_stmt *stmt)
+static void say_quarantined(struct store *s, const char *path, const char *reason,
+			    const char *since)
 {
-	const char *reason = (const char *)sqlite3_column_text(stmt, 0);
-	const char *since = (const char *)sqlite3_column_text(stmt, 1);
-
 	reason = reason ? reason : "the reason is not known";
 	since = since ? since : "long";
 	if (s->said_quarantine)
@@ -114,7 +122,8 @@ bool store_is_quarantined(struct store *s, const struct uw_build_id *id,
 		if (!err)
 			err = db_step(stmt);
 		if (err == 1)
-			say_quarantined(s, file->path, stmt);
+			say_quarantined(s, file->path, (const char *)sqlite3_column_text(stmt, 0),
+					(const char *)sqlite3_column_text(stmt, 1));
 		db_release(stmt);
 	}
 	s->counters.quarantined += err == 1;
@@ -122,16 +131,173 @@ bool store_is_quarantined(struct store *s, const struct uw_build_id *id,
 	return err == 1;
 }
 
-/* The supervisor puts such files in quarantine without a build-id: nobody has read one. */
+/* ---- files that ended their readers -------------------------------------------------------- */
+
+/*
+ * The supervisor puts such files in quarantine without a build-id: nobody has read one. There are
+ * few, and no sample of a recording may wait for the database, so they are kept in memory.
+ */
+struct refused_file {
+	int64_t file;  /* as in the database */
+	uint64_t size; /* of contents; 0: nobody has hashed them */
+	struct identity contents;
+	char *path, *reason, *since; /* owned */
+};
+
+static char *copy_column(sqlite3_stmt *stmt, int column)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt, column);
+
+	return strdup(text ? text : "");
+}
+
+static void add_refused(struct store *s, sqlite3_stmt *stmt)
+{
+	struct refused_file *r;
+
+	if (array_grow(s->refused, s->n_refused, s->room_refused))
+		return;
+	r = &s->refused[s->n_refused];
+	*r = (struct refused_file){ .path = copy_column(stmt, 0),
+				    .file = sqlite3_column_int64(stmt, 1),
+				    .reason = copy_column(stmt, 4),
+				    .since = copy_column(stmt, 5) };
+	if (sqlite3_column_bytes(stmt, 3) == IDENTITY_SIZE) {
+		r->size = (uint64_t)sqlite3_column_int64(stmt, 2);
+		memcpy(r->contents.bytes, sqlite3_column_blob(stmt, 3), IDENTITY_SIZE);
+	}
+	if (r->path && r->reason && r->since) {
+		s->n_refused++;
+	} else {
+		free(r->path);
+		free(r->reason);
+		free(r->since);
+	}
+}
+
+void quarantine_load(struct store *s)
+{
+	sqlite3_stmt *stmt;
+	int err;
+
+	if (s->refused_are_known || !s->db || session_gave_up(s))
+		return;
+	s->refused_are_known = true;
+	stmt = session_statement(s, REFUSED, &err);
+	if (!stmt)
+		return;
+	(void)sqlite3_bind_int64(stmt, 1, TABLE_BUILDER);
+	while (db_step(stmt) == 1)
+		add_refused(s, stmt);
+	db_release(stmt);
+}
+
+void quarantine_unload(struct store *s)
+{
+	for (size_t i = 0; i < s->n_refused; i++) {
+		free(s->refused[i].path);
+		free(s->refused[i].reason);
+		free(s->refused[i].since);
+	}
+	free(s->refused);
+}
+
+int quarantine_add_contents(struct store *s, const struct store_file *file, uint64_t size,
+			    const struct identity *contents)
+{
+	sqlite3_stmt *stmt;
+	int err;
+
+	if (change_is_asked_for())
+		return s->read_only ? -EROFS : change_contents(s, file, size, contents);
+	err = session_begin(s);
+	if (err)
+		return err;
+	stmt = session_statement(s, ADD_CONTENTS, &err);
+	if (stmt) {
+		err = bind_quarantine(stmt, NULL, file);
+		(void)sqlite3_bind_int64(stmt, 5, (int64_t)size);
+		(void)sqlite3_bind_blob(stmt, 6, contents->bytes, IDENTITY_SIZE, SQLITE_STATIC);
+		if (!err)
+			err = db_step(stmt);
+		db_release(stmt);
+	}
+	return session_end(s, err);
+}
+
+/* Find the file itself, by its path and inode. */
+static struct refused_file *find_itself(struct store *s, const struct store_file *file)
+{
+	int64_t hash = hash_of_file(file, &(struct uw_build_id){ .size = 0 });
+
+	for (size_t i = 0; file->path && i < s->n_refused; i++)
+		if (s->refused[i].file == hash && !strcmp(s->refused[i].path, file->path))
+			return &s->refused[i];
+	return NULL;
+}
+
+/* Find a file with the same bytes. Most files have another size. */
+static struct refused_file *find_same_bytes(struct store *s, int fd, uint64_t size)
+{
+	struct identity own;
+	bool asked = false;
+
+	for (size_t i = 0; size && i < s->n_refused; i++) {
+		if (s->refused[i].size != size)
+			continue;
+		if (!asked && identity_of_contents(fd, &own))
+			return NULL;
+		asked = true;
+		if (!memcmp(s->refused[i].contents.bytes, own.bytes, IDENTITY_SIZE))
+			return &s->refused[i];
+	}
+	return NULL;
+}
+
+/* Hash a file that was found, so that copies of it are known from now on. */
+static void hash_contents(struct store *s, struct refused_file *r, int fd, uint64_t size,
+			  const struct store_file *file)
+{
+	if (r->size || !size || identity_of_contents(fd, &r->contents))
+		return;
+	r->size = size;
+	(void)quarantine_add_contents(s, file, size, &r->contents);
+}
+
+/* The lock is taken once in a run and for files that are refused: a store that is written holds it. */
+static bool is_in_quarantine(struct store *s, int fd, uint64_t elf_off, const char *path)
+{
+	struct refused_file *itself, *same;
+	struct store_file file;
+	struct stat st;
+
+	if (!s->refused_are_known) {
+		pthread_mutex_lock(&s->lock);
+		quarantine_load(s);
+		pthread_mutex_unlock(&s->lock);
+	}
+	if (!s->n_refused || fstat(fd, &st))
+		return false;
+	store_file_of(fd, elf_off, path, &file);
+	itself = find_itself(s, &file);
+	same = itself ? itself : find_same_bytes(s, fd, (uint64_t)st.st_size);
+	if (!same)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	if (itself)
+		hash_contents(s, itself, fd, (uint64_t)st.st_size, &file);
+	say_quarantined(s, path, same->reason, same->since);
+	s->counters.quarantined++;
+	pthread_mutex_unlock(&s->lock);
+	return true;
+}
+
 bool store_refuses(struct store *s, int fd, uint64_t elf_off, const char *path)
 {
-	struct store_file file;
-
-	if (reading_is_refused(fd))
-		return true;
-	store_file_of(fd, elf_off, path, &file);
-	return store_is_quarantined(s, NULL, &file);
+	return (s && is_in_quarantine(s, fd, elf_off, path)) || reading_is_refused(fd);
 }
+
+/* ---- changes --------------------------------------------------------------------------------- */
 
 /* Insert or update a quarantine row, and release what other versions of the builder refused. */
 static int put_in_quarantine(struct store *s, const struct uw_build_id *id,

@@ -89,7 +89,11 @@ static const char *const sql[STATEMENTS] = {
 	[QUARANTINE] = "INSERT INTO quarantine (build_id, path, builder, file, reason, since,"
 		       " crashes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1) ON CONFLICT DO UPDATE SET"
 		       " crashes = 1 + crashes * (builder = ?3 AND file = ?4), builder = ?3,"
-		       " file = ?4, reason = ?5, since = ?6",
+		       " file = ?4, reason = ?5, since = ?6, size = 0, contents = x''",
+	[ADD_CONTENTS] = "UPDATE quarantine SET size = ?5, contents = ?6 WHERE build_id = ?1"
+			 " AND path = ?2 AND builder = ?3 AND file = ?4",
+	[REFUSED] = "SELECT path, file, size, contents, reason, date(since, 'unixepoch')"
+		    " FROM quarantine WHERE builder = ?1 AND build_id = x''",
 	[RELEASE] = "DELETE FROM quarantine WHERE builder != ?1",
 	[DROP_OBJECT] = "DELETE FROM objects WHERE id = ?1",
 };

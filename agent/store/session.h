@@ -35,6 +35,8 @@ enum statement {
 	FORGET_SYMBOLS,
 	IS_QUARANTINED,
 	QUARANTINE,
+	ADD_CONTENTS,
+	REFUSED,
 	RELEASE,
 	BUILDING,
 	BEGIN_BUILDING,
@@ -86,6 +88,9 @@ struct store {
 	struct wanted_queue queue;
 	struct used *used;
 	size_t n_used, room_used;
+	struct refused_file *refused; /* files that ended their readers (quarantine.c) */
+	size_t n_refused, room_refused;
+	atomic_bool refused_are_known;
 	/*
 	 * Lazy reads use db, or after store_read_beside() a separate connection, so that walks do
 	 * not wait for a writer. That one may live for hours, so no handle stays open on it. Lock

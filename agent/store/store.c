@@ -51,6 +51,7 @@ void store_open_files(struct store *s)
 		(void)db_number(s->db, "SELECT count(*) FROM settings");
 	if (s->db && s->reads_beside)
 		reading_open_files(s);
+	quarantine_load(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -69,6 +70,7 @@ static void empty_log(sqlite3 *db)
 void store_release(struct store *s)
 {
 	quarantine_forget(s);
+	quarantine_unload(s);
 	wanted_fini(&s->queue);
 	reading_fini(s);
 	for (int i = 0; i < STATEMENTS; i++)

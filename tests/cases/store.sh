@@ -148,7 +148,7 @@ sqlite3 "$dir/gone.db" ".restore $db" "WITH RECURSIVE i(k) AS (SELECT 1 UNION AL
 
 # A store of an older version is upgraded by the first command that may write it.
 sqlite3 "$db" ".backup $dir/older.db"
-sqlite3 "$dir/older.db" 'DROP TABLE building' 'PRAGMA user_version = 4'
+sqlite3 "$dir/older.db" 'DROP TABLE building' 'ALTER TABLE quarantine DROP COLUMN size' 'ALTER TABLE quarantine DROP COLUMN contents' 'PRAGMA user_version = 4'
 [ "$("$offwind" cache --db "$dir/older.db" query --format csv 'SELECT count(*) FROM building' | tail -n 1)" = 0 ] || fail "an older store"
 
 echo "== one table as a file"

@@ -203,6 +203,9 @@ crash "$offwind" record -o "$dir/y.pb.gz" -- sh -c "'$dir/prog'; '$dir/prog'" ||
 	fail "record: it is not reported once: $(cat "$dir/err")"
 "$offwind" report -n 5 "$dir/y.pb.gz" | grep -q libhot || fail "record: $("$offwind" report -n 5 "$dir/y.pb.gz")"
 [ "$(sqlite3 "$OFFWIND_DB" "select count(*) from quarantine where path like '%/libhot.so'")" = 1 ] || fail "record: it is not in quarantine"
+# The next recording does not read it.
+crash "$offwind" record -o "$dir/y.pb.gz" -- "$dir/prog" || fail "the next recording: exit $?: $(cat "$dir/err")"
+grep -q "libhot.so: not used, the file is in quarantine" "$dir/err" && ! grep -q 'not read any more' "$dir/err" || fail "the next recording: $(cat "$dir/err")"
 "$offwind" cache verify --repair >/dev/null 2>&1
 rm -f "$dir/y.pb.gz"
 crash "$offwind" unwind "$dir/x.owc" -o "$dir/y.pb.gz" || fail "a file that ends the worker: exit $?: $(cat "$dir/err")"
@@ -215,6 +218,14 @@ ls "$dir"/y.pb.gz.* 2>/dev/null && fail "an unfinished file is left"
 # Later runs do not read it, and say why; the user can release it.
 "$offwind" unwind "$dir/x.owc" -o "$dir/y.pb.gz" 2>"$dir/err" || fail "the next run: exit $?"
 grep -q "libhot.so: not used, the file is in quarantine" "$dir/err" || fail "the next run: $(cat "$dir/err")"
+# Nor does anything read another file with the same bytes.
+mkdir "$dir/copy"
+cp "$dir/libhot.so" "$dir/copy/"
+LD_PRELOAD=$dir/copy/libhot.so "$offwind" record -o "$dir/y.pb.gz" -- "$dir/prog" 2>"$dir/err" || fail "a copy: exit $?"
+grep -q "copy/libhot.so: not used, the file is in quarantine" "$dir/err" || fail "a copy: $(cat "$dir/err")"
+echo >>"$dir/copy/libhot.so"
+LD_PRELOAD=$dir/copy/libhot.so "$offwind" record -o "$dir/y.pb.gz" -- "$dir/prog" 2>"$dir/err" || fail "a changed copy: exit $?"
+grep -q "copy/libhot.so: not used" "$dir/err" && fail "a changed copy: $(cat "$dir/err")"
 "$offwind" cache verify --repair >"$dir/out" 2>&1
 grep -q "libhot.so: in quarantine since .*: a worker that read it was ended by SIGSEGV" "$dir/out" || fail "verify: $(cat "$dir/out")"
 "$offwind" unwind "$dir/x.owc" -o "$dir/y.pb.gz" 2>"$dir/err" && ! grep -q libhot.so "$dir/err" || fail "released: $(cat "$dir/err")"
