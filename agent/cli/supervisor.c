@@ -61,8 +61,9 @@
  * debug information of some gigabytes goes to an unnamed file.
  */
 #define LIVE_MEMORY (UINT64_C(2) << 30)
-/* Workers that may die before the command fails. */
-#define WORKERS_MAX 8
+/* Workers that may die before the command fails; while recording, so many within an hour. */
+#define DEATHS_MAX 8
+#define DEATHS_NS  (UINT64_C(3600) * 1000000000)
 
 /*
  * Signals that are passed on to the worker, those of keys always, and all while recording, which they
@@ -739,6 +740,8 @@ static _Noreturn void end_like(struct supervisor *s, int status)
 /* The supervisor's life. Returns only in a worker, or with a negative code. */
 static int supervise(struct supervisor *s)
 {
+	uint64_t first_death = 0;
+	int deaths = 0;
 	struct message *m = malloc(sizeof(*m));
 	off_t output_at = s->standard >= 0 ? lseek(s->standard, 0, SEEK_CUR) : -1;
 	int rc = m ? start_capture(s) : -ENOMEM;
@@ -759,9 +762,14 @@ static int supervise(struct supervisor *s)
 		attend(s, m);
 		status = reap(s);
 		abort_outputs(s);
+		if (!deaths || (s->given->live && now_ns() - first_death > DEATHS_NS)) {
+			first_death = now_ns();
+			deaths = 0;
+		}
+		deaths++;
 		if (!WIFSIGNALED(status) || !is_crash(WTERMSIG(status)) ||
 		    !(refuse_what_it_read(s, WTERMSIG(status)) || s->given->live) ||
-		    n_workers + 1 == WORKERS_MAX || !can_begin_again(s))
+		    deaths == DEATHS_MAX || !can_begin_again(s))
 			end_like(s, status);
 		if (s->given->live)
 			log_warning(
