@@ -235,6 +235,7 @@ int feed_put(struct feed *feed, const struct event *event)
 	size_t size = size_of(event), skipped;
 	int err = find_room(feed, size, &skipped);
 	struct record *record = (void *)(feed->ring + feed->at % feed->size);
+	struct event copy = *event;
 	struct packing packing;
 
 	if (err)
@@ -250,8 +251,9 @@ int feed_put(struct feed *feed, const struct event *event)
 	packing = (struct packing){ (uint8_t *)record, ALIGN(sizeof(*record)) };
 	record->size = size;
 	record->skip = false;
-	record->event = *event;
-	pack_event(&packing, &record->event);
+	/* The taker can change what is in the ring at any time: nothing is read back from there. */
+	pack_event(&packing, &copy);
+	record->event = copy;
 	feed->at += size;
 	atomic_store(&feed->shared->given, feed->at);
 	if (feed->at - feed->rung >= WAKE_BYTES)

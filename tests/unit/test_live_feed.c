@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -226,10 +228,51 @@ static void test_a_hostile_taker(void)
 	CHECK(refused > 0, "an impossible position is noticed");
 }
 
+static atomic_bool harmed_enough;
+
+/* Overwrite the first record of the ring again and again. */
+static void *harm_ring(void *ring)
+{
+	volatile uint64_t *words = ring;
+
+	while (!harmed_enough)
+		for (size_t k = 0; k < 64; k++)
+			words[k] = UINT64_MAX;
+	return NULL;
+}
+
+/* A taker that changes records while they are written does not change what the giver reads. */
+static void test_a_taker_that_writes_meanwhile(void)
+{
+	struct event event = { .type = EVENT_SAMPLE };
+	pthread_t thread;
+	struct feed *feed;
+	void *parts[2]; /* the beginning of struct feed: the shared memory, and the ring in it */
+	bool wrong = false;
+
+	CHECK(!feed_new(FEED_SIZE, &feed), "made");
+	memcpy(parts, feed, sizeof(parts));
+	CHECK(!pthread_create(&thread, NULL, harm_ring, parts[1]), "a second thread");
+	regions[0] = regions[1] = (struct uw_region){ 1, 8, memory };
+	event.sample.regions = regions;
+	event.sample.n_regions = 2;
+	event.sample.kernel_ips = ips;
+	event.sample.n_kernel_ips = 4;
+	for (unsigned int i = 0; i < 200000 && !wrong; i++) {
+		feed_empty(feed);
+		wrong = feed_put(feed, &event) != 0;
+	}
+	CHECK(!wrong, "every event has room");
+	harmed_enough = true;
+	CHECK(!pthread_join(thread, NULL), "its end");
+	feed_free(feed);
+}
+
 int main(void)
 {
 	test_every_event_arrives();
 	test_room();
 	test_a_hostile_taker();
+	test_a_taker_that_writes_meanwhile();
 	return check_done();
 }
