@@ -57,13 +57,16 @@ static uint64_t stack_addr(const struct capture_head *head)
 	return head->regs[7] - CAPTURE_RED_ZONE;
 }
 
-/* Describe the copied stack as regions, one for each run of readable pages. Return their number. */
+/*
+ * Describe the copied stack as regions, one for each run of readable pages. Return their number.
+ * Bytes are counted from the stack's first one: sp may be any number, and addresses may wrap.
+ */
 static uint32_t make_regions(const struct capture_head *head, struct uw_region *regions)
 {
 	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
-	uint64_t from = stack_addr(head), end = from + head->stack_len;
+	const uint64_t from = stack_addr(head);
 	struct capture_holes holes;
-	uint32_t n = 0;
+	uint32_t n = 0, at = 0;
 	bool in_run = false;
 
 	if (!(head->flags & CAPTURE_HOLES)) {
@@ -71,22 +74,20 @@ static uint32_t make_regions(const struct capture_head *head, struct uw_region *
 		return head->stack_len != 0;
 	}
 	memcpy(&holes, (const uint8_t *)head + holes_at(head), sizeof(holes));
-	for (size_t i = 0; i < CAPTURE_PAGES_MAX; i++) {
-		uint64_t page = from - from % CAPTURE_PAGE + i * CAPTURE_PAGE;
-		uint64_t first = page < from ? from : page;
-		uint64_t last = end - page < CAPTURE_PAGE ? end : page + CAPTURE_PAGE;
+	for (size_t i = 0; i < CAPTURE_PAGES_MAX && at < head->stack_len; i++) {
+		uint32_t left = head->stack_len - at;
+		uint32_t size = CAPTURE_PAGE - (uint32_t)((from + at) % CAPTURE_PAGE);
 
-		if (page >= end)
-			break;
+		size = size < left ? size : left;
 		if (holes.pages[i / 64] >> i % 64 & 1) {
 			in_run = false;
-			continue;
-		}
-		if (!in_run) {
-			regions[n++] = (struct uw_region){ first, 0, bytes + (first - from) };
+		} else {
+			if (!in_run)
+				regions[n++] = (struct uw_region){ from + at, 0, bytes + at };
 			in_run = true;
+			regions[n - 1].size += size;
 		}
-		regions[n - 1].size = last - regions[n - 1].addr;
+		at += size;
 	}
 	return n;
 }

@@ -105,6 +105,26 @@ static void test_holes_divide_the_stack(void)
 	      "from behind it on");
 }
 
+/* A thread may put any number into sp: the bytes below it begin at the end of the address space. */
+static void test_a_stack_may_wrap(void)
+{
+	const struct capture_holes none = { .pages = { 0 } };
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct event event;
+
+	begin(64, 0, CAPTURE_HOLES);
+	append(&none, sizeof(none));
+	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
+	live_captured_sample(&record.head, 1, regions, &event);
+	CHECK(event.sample.n_regions == 0, "nothing was copied");
+	begin(64, 100, CAPTURE_HOLES);
+	append(&none, sizeof(none));
+	live_captured_sample(&record.head, 1, regions, &event);
+	CHECK(event.sample.n_regions == 1 && regions[0].size == 100 &&
+		      regions[0].bytes == record.bytes + CAPTURE_HEAD_SIZE,
+	      "as much as was copied");
+}
+
 static void second_stack(uint64_t from, uint32_t n)
 {
 	uint8_t bytes[4096] = { 99 };
@@ -162,6 +182,7 @@ int main(void)
 	test_a_sample();
 	test_unsound_records();
 	test_holes_divide_the_stack();
+	test_a_stack_may_wrap();
 	test_a_second_stack();
 	test_an_allocation_stands_for_others();
 	return check_done();
