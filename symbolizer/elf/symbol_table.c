@@ -264,12 +264,16 @@ int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_sym
 	low += UW_COUNT_WHILE(i, high - low, table->entries[low + i].addr <= vaddr);
 	at = low ? (uint32_t)(low - 1) : SYMBOLS_NONE;
 	for (int i = 0; i < ENCLOSING_MAX && at != SYMBOLS_NONE; i++) {
+		const struct sym_entry *e;
+
 		err = sym_keep_need(table, at);
 		if (err)
 			return err;
-		if (vaddr < table->entries[at].end)
+		e = &table->entries[at];
+		/* The order of stored entries that are read when they are needed was not checked. */
+		if (vaddr >= e->addr && vaddr < e->end)
 			return sym_table_at(table, at, out);
-		at = table->entries[at].aux;
+		at = e->aux;
 	}
 	return -ENOENT;
 }

@@ -20,17 +20,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (fd < 0)
 		return 0;
 	if (write(fd, data, size) == (ssize_t)size && !sym_jit_open(fd, &jit)) {
-		for (uint64_t at = 0; at < 0x2000; at += 16) {
-			char *clean;
-
-			if (sym_jit_find(jit, at, &s))
-				continue;
-			if (at < s.addr || at - s.addr >= s.size)
+		for (uint64_t at = 0; at < 0x2000; at += 16)
+			if (!sym_jit_find(jit, at, &s) && (at < s.addr || at - s.addr >= s.size))
 				abort();
-			clean = sym_sanitize(s.name, strlen(s.name), 0);
+		for (size_t i = 0; i < 256 && !sym_jit_at(jit, i, &s); i++) {
+			char *clean = sym_sanitize(s.name, strlen(s.name), 0);
+			uint64_t off;
+			uint32_t frames;
+
 			if (!clean || strcmp(clean, s.name) != 0)
 				abort();
 			free(clean);
+			sym_jit_frames(jit, i, &off, &frames);
+			if (frames && (off > size || frames > size - off))
+				abort();
 		}
 		sym_jit_free(jit);
 	}

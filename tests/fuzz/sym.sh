@@ -4,7 +4,7 @@ set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/sym.seeds
 rm -rf "$work"
-mkdir -p "$work"/{table,kernel,names,debug,lines,jit}
+mkdir -p "$work"/{table,kernel,names,debug,lines,jit,split,stored}
 
 # ELF files with .symtab, .dynsym, PLTs of both kinds, MiniDebugInfo, and the 32-bit class.
 cat > "$work/a.c" <<'C'
@@ -69,6 +69,38 @@ out += record(1, struct.pack("<IIQQQQQ", 1, 1, 0x800, 0x100, 0x800, 64, 0))
 open(sys.argv[1], "wb").write(out)
 PY
 
+# Debug information in two files: .dwo, .dwp, and what dwz moved out of two programs.
+pair() { # what the second file is, first file, second file, name
+	python3 -c 'import struct, sys
+first = open(sys.argv[2], "rb").read()
+sys.stdout.buffer.write(struct.pack("<BH", int(sys.argv[1]), len(first)) + first + open(sys.argv[3], "rb").read())' \
+		"$1" "$2" "$3" > "$work/split/$4"
+}
+for compiler in gcc clang; do
+	for v in 4 5; do
+		name=$compiler$v
+		$compiler -O2 -g -gdwarf-$v -gsplit-dwarf -ffile-prefix-map="$PWD"=. -c -o "$work/$name.o" "$work/b.c"
+		gcc -nostdlib -no-pie -Wl,-e,main -Wl,--build-id=none -o "$work/$name" "$work/$name.o"
+		pair 1 "$work/$name" "$work/$name.dwo" "$name"
+		pair 9 "$work/$name" "$work/$name.dwo" "$name.prepare"
+		! dwp -o "$work/$name.dwp" "$work/$name.dwo" 2> "$work/dwp.log" || pair 2 "$work/$name" "$work/$name.dwp" "$name.package"
+	done
+done
+for i in 1 2; do
+	cp "$work/debug/gcc5" "$work/dwz$i"
+done
+! dwz -m "$work/alt" "$work"/dwz[12] 2> "$work/dwz.log" || pair 4 "$work/dwz1" "$work/alt" alt
+python3 - "$work/stored" <<'PY'
+import struct, sys
+names = b"one\0two\0three\0"
+entries = struct.pack("<QQIIQQIIQQII", 0x1000, 0x1100, 0, 0xffffffff, 0x1040, 0x1050, 4, 0, 0x2000, 0x2001, 8 | 1 << 31, 0xffffffff)
+for mode in 0, 1:
+    front = 64 + 8 + 8  # header, a checksum, the first address of the only group
+    head = struct.pack("<IHHIIQQQIIiII4x", 0, 0, 0, 0, front, 0, 0, 0, 3, len(names), 0, 0, 64 + 8)
+    blob = head + bytes(8) + struct.pack("<Q", 0x1000) + entries + names
+    open(f"{sys.argv[1]}/{mode}", "wb").write(bytes([mode]) + blob)
+PY
+
 # A MiniDebugInfo may unpack to 256 MiB, and ASan keeps as much memory that was freed.
 FUZZ_RSS_MB=1024 tests/fuzz/run sym_table 50000 65536 "$work/table"
 tests/fuzz/run sym_kernel 20000 65536 "$work/kernel"
@@ -76,3 +108,5 @@ tests/fuzz/run sym_names 150000 2000 "$work/names"
 tests/fuzz/run sym_debug 40000 65536 "$work/debug"
 tests/fuzz/run sym_lines 100000 4096 "$work/lines"
 tests/fuzz/run sym_jit 60000 4096 "$work/jit"
+tests/fuzz/run sym_split 6000 65536 "$work/split"
+tests/fuzz/run sym_stored 20000 4096 "$work/stored"
