@@ -1,0 +1,113 @@
+/*
+ * tests/fuzz/fuzz_live_record.c: fuzzes the records of a recording. Byte 0 chooses what the rest is:
+ * a sample of the BPF program, or a record of the kernel's side-band. What is taken for sound makes
+ * events whose every byte is readable.
+ */
+#include "agent/live/captured.h"
+#include "agent/live/system/sideband_record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define EVENTS 3
+
+static volatile uint64_t sink;
+
+static void touch(const void *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		sink += ((const uint8_t *)bytes)[i];
+}
+
+static size_t padded(size_t size)
+{
+	return (size + 7) & ~(size_t)7;
+}
+
+/* Make the magic number and the sum of the sizes right: they are hard to guess. */
+static void mend(struct capture_head *head, size_t size)
+{
+	size_t others;
+
+	head->magic = CAPTURE_MAGIC;
+	head->event %= EVENTS;
+	head->interrupted_len %= 64;
+	head->kernel_len = head->kernel_len % 16 * 8;
+	others = sizeof(*head) + head->kernel_len +
+		 (head->interrupted_len ? 8 + padded(head->interrupted_len) : 0) +
+		 (head->flags & CAPTURE_HOLES ? sizeof(struct capture_holes) : 0) +
+		 (head->flags & CAPTURE_ALLOC ? sizeof(struct capture_alloc) : 0);
+	if (others <= size)
+		head->stack_len = (uint32_t)(size - others);
+	if (head->stack_len > 7)
+		head->stack_len -= head->pid % 8;
+}
+
+static void sample(uint8_t *record, size_t size, bool mended)
+{
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct capture_head *head = (void *)record;
+	struct event event;
+
+	if (mended)
+		mend(head, size);
+	if (!live_captured_sound(head, (uint32_t)size, EVENTS))
+		return;
+	live_captured_sample(head, 1 + size, regions, &event);
+	if (event.type != EVENT_SAMPLE || event.sample.event >= EVENTS || !event.sample.period ||
+	    event.sample.n_regions > LIVE_REGIONS_MAX)
+		abort();
+	for (uint32_t i = 0; i < event.sample.n_regions; i++)
+		touch(event.sample.regions[i].bytes, event.sample.regions[i].size);
+	for (uint32_t i = 0; i < event.sample.n_kernel_ips; i++)
+		touch((const uint8_t *)event.sample.kernel_ips + (size_t)8 * i, 8);
+}
+
+static void sideband(uint8_t *bytes, size_t size, bool with_file)
+{
+	static const struct live_file file = { .pid = 1, .major = 2, .inode = 3 };
+	struct perf_event_header *record = (void *)bytes;
+	struct event events[LIVE_DECODE_MAX];
+	uint32_t pid;
+	size_t n;
+
+	if (size < sizeof(*record) || size > UINT16_MAX)
+		return;
+	record->size = (uint16_t)size;
+	(void)live_sideband_pid(record, &pid);
+	n = live_sideband_decode(record, with_file ? &file : NULL, events);
+	if (n > LIVE_DECODE_MAX)
+		abort();
+	for (size_t i = 0; i < n; i++) {
+		const struct event_mapping *m = &events[i].mapping;
+
+		if (events[i].type == EVENT_COMM)
+			touch(events[i].comm.comm, strlen(events[i].comm.comm));
+		if (events[i].type != EVENT_MAPPING)
+			continue;
+		if (m->start >= m->end || m->build_id.size > UW_BUILD_ID_MAX)
+			abort();
+		touch(m->path, strlen(m->path));
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t *record;
+
+	if (size < 2)
+		return 0;
+	/* Records are aligned, and their end is where the memory ends. */
+	record = malloc(size - 1);
+	if (!record)
+		return 0;
+	memcpy(record, data + 1, size - 1);
+	if (data[0] & 1)
+		sideband(record, size - 1, data[0] & 2);
+	else if (size - 1 >= sizeof(struct capture_head))
+		sample(record, (size - 1) & ~(size_t)7, data[0] & 2);
+	free(record);
+	return 0;
+}
