@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BASE   ((uint64_t)0x100000)
 #define FRAMES 64
-#define READS  20000
+#define READS  4000
 #define HEAD   (1 + UW_REGS_MAX)
 
 struct target {

@@ -4,7 +4,7 @@ set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/unwinder.seeds
 rm -rf "$work"
-mkdir -p "$work"/{object,cfi,table,dynamic,cursor}
+mkdir -p "$work"/{object,cfi,table,dynamic,cursor,procs,pclntab,unpack}
 
 cat > "$work/a.c" <<'C'
 void fill(char *p, int n);
@@ -95,9 +95,31 @@ kept = head + procs + b'hello\0\0\0' + bytes(memory[520:528]) + bytes(memory[528
 open(f'{work}/dynamic/kept', 'wb').write(b'\0' + kept)
 PY
 
+# Stored ranges, Go's table alone and behind other bytes, and compressed bytes.
+python3 - "$work" <<'PY'
+import lzma, struct, subprocess, sys, zlib
+work = sys.argv[1]
+entries = b''.join(struct.pack('<II', 64 * i, 48 + i % 16) for i in range(600))
+sums = 8 * ((len(entries) + 4095) // 4096)
+front = 64 + sums + 8  # the starts of entries 0 and 512
+head = struct.pack('<IHHIIQQQQQII', 0, 0, 0, 0, front, 0, 0, 0x1000, 0, 0, 600, 64 + sums)
+for mode in 0, 1:
+    open(f'{work}/procs/{mode}', 'wb').write(bytes([mode]) + head + bytes(sums) + struct.pack('<II', 0, 64 * 512) + entries)
+table = open(work + '/gopclntab', 'rb').read()
+for mode in 0, 1, 2, 3:
+    open(f'{work}/pclntab/{mode}', 'wb').write(bytes([mode]) + bytes(32 if mode & 1 else 0) + table)
+text = bytes(range(256)) * 4 + bytes(2000)
+packed = (zlib.compress(text), subprocess.run(['zstd', '-qc'], input=text, capture_output=True, check=True).stdout, lzma.compress(text))
+for mode, data in enumerate(packed):
+    open(f'{work}/unpack/{mode}', 'wb').write(struct.pack('<BH', mode, len(text)) + data)
+PY
+
 export FUZZ_RSS_MB=2048
 tests/fuzz/run uw_dynamic 8000 32768 "$work/dynamic"
 tests/fuzz/run uw_cursor 8000 32768 "$work/cursor"
 tests/fuzz/run uw_object 20000 65536 "$work/object"
 tests/fuzz/run uw_cfi 100000 65536 "$work/cfi"
 tests/fuzz/run uw_table 60000 65536 "$work/table"
+tests/fuzz/run uw_procs 20000 8192 "$work/procs"
+tests/fuzz/run pclntab 50000 8192 "$work/pclntab"
+tests/fuzz/run unpack 10000 4096 "$work/unpack"

@@ -1,0 +1,91 @@
+/*
+ * tests/fuzz/fuzz_uw_procs.c: fuzzes stored ranges of procedures (schema/procs_blob.h) with right
+ * checksums, read as a whole (byte 0 even) or in the parts that look-ups need: they are refused, or
+ * look-ups are safe.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "unwinder/table/procs.h"
+#include "unwinder/unwinder.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct stored {
+	const uint8_t *bytes;
+	size_t size;
+};
+
+static int read_part(void *ctx, uint64_t off, void *out, size_t size)
+{
+	const struct stored *s = ctx;
+
+	if (off > s->size || size > s->size - off)
+		abort();
+	memcpy(out, s->bytes + off, size);
+	return 0;
+}
+
+static void look(const struct uw_procs *procs, bool checked)
+{
+	uint64_t start, end, last = 0;
+	size_t n;
+
+	for (size_t i = 0; i < procs->header->n && i < 600; i++) {
+		if (uw_procs_at(procs, i, &start, &end))
+			continue;
+		if (checked && (start < last || start >= end))
+			abort();
+		last = end;
+	}
+	for (uint64_t i = 0; i < 200; i++) {
+		uint64_t at = procs->header->base + i * 37;
+		int err = uw_procs_find(procs, at, &start, &end);
+
+		if (checked && !err && (at < start || at >= end))
+			abort();
+		(void)uw_procs_before(procs, at, &n);
+	}
+	(void)uw_procs_find(procs, UINT64_MAX, &start, &end);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct uw_blob *parts = NULL;
+	struct procs_header h;
+	struct uw_procs procs;
+	struct stored stored;
+	uint8_t *blob;
+
+	if (size < 1 + sizeof(h))
+		return 0;
+	stored.size = size - 1;
+	blob = malloc(stored.size);
+	if (!blob)
+		return 0;
+	memcpy(blob, data + 1, stored.size);
+	memcpy(&h, blob, sizeof(h));
+	h.blob.magic = PROCS_MAGIC;
+	h.blob.version = PROCS_VERSION;
+	h.blob.header_size = sizeof(h);
+	h.blob.size = stored.size;
+	h.blob.front &= ~7u;
+	h.blob.front = h.blob.front < stored.size ? h.blob.front : (uint32_t)stored.size & ~7u;
+	memcpy(blob, &h, sizeof(h));
+	if (h.blob.front >= sizeof(h) + uw_blob_sums(stored.size - h.blob.front))
+		uw_blob_seal(blob);
+	stored.bytes = blob;
+	if (!(data[0] & 1)) {
+		if (!uw_procs_open(&procs, blob, stored.size))
+			look(&procs, true);
+	} else if (!uw_blob_open(&(struct uw_blob_source){ .size = stored.size,
+							   .read = read_part,
+							   .ctx = &stored },
+				 PROCS_MAGIC, &parts)) {
+		if (!uw_procs_open_stored(&procs, parts))
+			look(&procs, false);
+		uw_blob_free(parts);
+	}
+	free(blob);
+	return 0;
+}
