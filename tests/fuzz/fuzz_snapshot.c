@@ -13,7 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static volatile uint64_t sink; /* all bytes that are returned must be readable */
-static char folder[] = "/tmp/fuzz_snapshot.XXXXXX";
+static char folder[] = "/dev/shm/fuzz_snapshot.XXXXXX"; /* a disk would be slower */
 static const char *const names[] = { "regs.txt", "maps.txt", "stack.data", "other.data" };
 
 static void clean_up(void)
@@ -27,11 +27,15 @@ static void clean_up(void)
 	(void)rmdir(folder);
 }
 
-static void put(int dir, const char *name, const uint8_t *data, size_t size)
+/* The files stay open and get other contents each time. */
+static void put(int dir, size_t which, const uint8_t *data, size_t size)
 {
-	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	static int fds[sizeof(names) / sizeof(names[0])];
 
-	if (fd < 0 || write(fd, data, size) != (ssize_t)size || close(fd))
+	if (!fds[which])
+		fds[which] = openat(dir, names[which], O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fds[which] < 0 || pwrite(fds[which], data, size, 0) != (ssize_t)size ||
+	    ftruncate(fds[which], (off_t)size))
 		abort();
 }
 
@@ -52,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const uint8_t *end = size ? memchr(data, 0xff, size) : NULL;
 		size_t n = end ? (size_t)(end - data) : size;
 
-		put(dir, names[i], data, n);
+		put(dir, i, data, n);
 		data += end ? n + 1 : n;
 		size -= end ? n + 1 : n;
 	}
