@@ -360,6 +360,9 @@ static int read_heaps(struct hotspot *h, struct heap heaps[HEAPS_MAX], size_t *n
 		heap->n = (size_t)((heap->high - heap->low) >> heap->log2);
 		if (heap->n > SEGMENTS_MAX - total)
 			heap->n = SEGMENTS_MAX - total;
+		/* A heap of less than a segment has no code. */
+		if (!heap->n)
+			continue;
 		total += heap->n;
 		++*n;
 	}

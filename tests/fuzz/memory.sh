@@ -16,6 +16,8 @@ for how in range(8):
         'later': b'\0\0\0' + struct.pack('<HB8s', 0x1800 + how * 128, 8, bytes(8)) + b'\0\0\0',
     }.items():
         open(f'{work}/hotspot/{name}{how}', 'wb').write(bytes([how]) + changes)
+# No heap of this machine has a whole segment.
+open(f'{work}/hotspot/segments', 'wb').write(bytes.fromhex('20a0002180feffffffff5dffffff'))
 # schema/capture.h: a sample, with a second stack, holes, an allocation, and with a kernel stack.
 for name, flags, interrupted, kernel, more in (('plain', 1, 0, 0, 0), ('second', 1, 40, 0, 8 + 40), ('kernel', 1, 0, 16, 16),
                                                ('holes', 0x11, 0, 0, 40), ('alloc', 0x2001, 0, 0, 24)):
