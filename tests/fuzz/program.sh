@@ -9,22 +9,26 @@ seed() { # command's number, file
 	{ printf "\\$1"; head -c 150000 "$2"; } >"$work/seeds/$(basename "$2")$1"
 }
 python3 tests/fuzz/frozen_seeds.py "$work/core"
-for file in tests/cases/perfdata/*.data "$work/core"; do
-	for command in 0 1 2; do
+"$BUILD/tests/unit/test_owc" "$work/capture.owc" 40
+for file in tests/cases/perfdata/*.data "$work/core" "$work/capture.owc"; do
+	for command in 0 1 2 15; do # octal
 		seed $command "$file"
 	done
 done
 "$BUILD/offwind" unwind -q -o "$work/profile.gz" tests/cases/perfdata/file.data || [ $? = 3 ]
 gzip -dc "$work/profile.gz" >"$work/profile"
-for command in 3 4 5; do
+for command in 3 4 5 14; do
 	seed $command "$work/profile.gz"
 	seed $command "$work/profile"
 done
 echo 'int main(int argc, char **argv) { return argv[0][0] + argc; }' >"$work/a.c"
 gcc -O2 -s -Wl,--build-id -o "$work/plain" "$work/a.c"
 "$BUILD/offwind" cache prefetch --db "$work/store" "$work/plain" >"$work/log" 2>&1
-sqlite3 "$work/store" 'pragma journal_mode = delete' >>"$work/log"
-for command in 6 7 10 11; do # octal
+# Small pages, so that most of the file has a meaning.
+sqlite3 "$work/store" 'pragma journal_mode = delete; pragma page_size = 1024; vacuum' >>"$work/log"
+for command in 6 7 10 11 13; do
 	seed $command "$work/store"
 done
+"$BUILD/offwind" cache export -q --db "$work/store" plain -o "$work/exported"
+seed 12 "$work/exported"
 FUZZ_RSS_MB=2048 tests/fuzz/run program 4000 160000 "$work/seeds"
