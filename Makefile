@@ -248,6 +248,10 @@ FUZZ_C := $(wildcard tests/fuzz/fuzz_*.c)
 PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/fuzz/%) \
 	$(BUILD)/tsan/tests/diff/walk_ways
 
+# One target is for the library that stands for libunwind.
+$(BUILD)/fuzz/tests/fuzz/fuzz_compat: %: %.o $(COMPAT_C:%.c=$(BUILD)/fuzz/%.o) $(BUILD)/fuzz/libagent.a $(BUILD)/fuzz/liboffwind.a
+	$(call say,LD,$@)$(CC) $(FUZZ_FLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 # The program, under ASan, with one call that fails.  The object file refers to each function that it wraps as __real_NAME.
 INJECT := tests/faults/inject/inject
 $(BUILD)/asan/$(INJECT): $(BUILD)/asan/$(INJECT).o $(BUILD)/asan/agent/cmd/main.o $(BUILD)/asan/libagent.a $(BUILD)/asan/liboffwind.a

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the readers of core files and snapshots, starting from real files.
+# Fuzzes the readers of core files and snapshots, also behind libunwind's functions, starting from real files.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 . tests/corpus.sh
@@ -24,3 +24,4 @@ done
 
 tests/fuzz/run core 30000 40000 "$work/core"
 tests/fuzz/run snapshot 8000 4000 "$work/snapshot"
+tests/fuzz/run compat 5000 40000 "$work/core"
