@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fuzzes what a recording reads of other processes: their memory, and the records of the kernel.
+# Fuzzes what a recording reads: its command line, the memory of other processes, what the kernel says of them.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
-work=$BUILD/fuzz/memory.seeds
+work=$BUILD/fuzz/recording.seeds
 rm -rf "$work"
-mkdir -p "$work"/{hotspot,record}
+mkdir -p "$work"/{hotspot,record,options,proc}
 python3 - "$work" <<'PY'
 import struct, sys
 work = sys.argv[1]
@@ -36,6 +36,21 @@ for name, kind, misc, body in (('fork', 7, 0, task), ('exit', 4, 0, task), ('com
     record = struct.pack('<IHH', kind, misc, 8 + len(body) + len(ident)) + body + ident
     for mode in 1, 3:
         open(f'{work}/record/{name}{mode}', 'wb').write(bytes([mode]) + record)
+lines = {
+    'record': ('-F 99 -a -o x.gz -d 1.5', '-e cycles:u -e r1a8 -e sched:sched_switch --off-cpu=1ms --', '-p 1,2 --tid 3 --comm a,b',
+               '--alloc=512 -e cpu-clock/period=1000/', '--uprobe /bin/sh:main+0x10 --rotate 10 --keep 3', '--user 0 --cgroup / -c 100'),
+    'report': ('-n 5 --by line --sort total --type cpu', '--focus a|b --ignore (x) --module libc', '--pid 1,2 --label a=b --time 1.5,+2',
+               '--time 10%-20% --least 0.5 --callers f', '--container abc -f folded -o - --diff base in'),
+}
+for command, mode in (('record', 1), ('report', 0)):
+    for i, line in enumerate(lines[command]):
+        open(f'{work}/options/{command}{i}', 'wb').write(bytes([mode]) + line.replace(' ', '\n').encode() + b'\n')
+open(f'{work}/proc/maps', 'w').write('1000-2000 r-xp 00000000 08:01 5 /bin/a\\012b (deleted)\n2000-3000 rw-p 00000000 00:00 0 [heap]\n')
+open(f'{work}/proc/status', 'w').write('Name:\tx\nState:\tZ (zombie)\nTgid:\t5\nPPid:\t4\nThreads:\t2\n')
+open(f'{work}/proc/mountinfo', 'w').write('22 1 0:27 / /mnt rw - fuse.x /dev/x rw,user_id=5\n23 1 8:1 / / rw shared:1 - ext4 /dev/vda rw\n')
+open(f'{work}/proc/cgroup', 'w').write('/kubepods.slice/cri-containerd-' + '0123456789abcdef' * 4 + '.scope\n')
 PY
+tests/fuzz/run options 5000 400 "$work/options"
+tests/fuzz/run proc_text 8000 2000 "$work/proc"
 tests/fuzz/run hotspot 2000 1000 "$work/hotspot"
 tests/fuzz/run live_record 100000 2000 "$work/record"
