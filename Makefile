@@ -289,11 +289,11 @@ check-faults: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) OFFWIND_DB= OFFWIND_ALL_FAILURES=1 tests/faults/each_failure.sh
 
-# A search from a random start, TIME seconds for each fuzz target.
+# A search from a random start, TIME seconds for each fuzz target, as many at a time as there are CPUs.
 TIME ?= 600
 fuzz: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
-	@for s in tests/fuzz/*.sh; do BUILD=$(BUILD) OFFWIND_DB= FUZZ_SECONDS=$(TIME) $$s || exit 1; done
+	@BUILD=$(BUILD) tests/fuzz/search $(TIME)
 
 # Recording on other kernels, under qemu: minutes for each, and it fetches them.
 check-kernels: test-deps
