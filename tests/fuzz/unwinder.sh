@@ -114,6 +114,13 @@ for mode, data in enumerate(packed):
     open(f'{work}/unpack/{mode}', 'wb').write(struct.pack('<BH', mode, len(text)) + data)
 PY
 
+mkdir "$work/lazy_fde"
+for f in plain small debug_none; do
+	for way in 0 1 2; do
+		{ printf "\\$way"; cat "$work/object/$f"; } > "$work/lazy_fde/$f$way"
+	done
+done
+
 export FUZZ_RSS_MB=2048
 tests/fuzz/run uw_dynamic 8000 32768 "$work/dynamic"
 tests/fuzz/run uw_cursor 8000 32768 "$work/cursor"
@@ -123,3 +130,4 @@ tests/fuzz/run uw_table 60000 65536 "$work/table"
 tests/fuzz/run uw_procs 20000 8192 "$work/procs"
 tests/fuzz/run pclntab 50000 8192 "$work/pclntab"
 tests/fuzz/run unpack 10000 4096 "$work/unpack"
+tests/fuzz/run uw_lazy_fde 20000 65536 "$work/lazy_fde"
