@@ -120,6 +120,8 @@ for f in plain small debug_none; do
 		{ printf "\\$way"; cat "$work/object/$f"; } > "$work/lazy_fde/$f$way"
 	done
 done
+# Byte 56 is e_phnum.
+{ printf '\0'; head -c 56 "$work/object/small"; printf '\0\0'; tail -c +59 "$work/object/small"; } > "$work/lazy_fde/no_segments"
 
 export FUZZ_RSS_MB=2048
 tests/fuzz/run uw_dynamic 8000 32768 "$work/dynamic"

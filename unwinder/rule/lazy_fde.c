@@ -64,12 +64,13 @@ static bool find_table(struct uw_lazy_fde *lazy, const struct uw_elf *elf)
 {
 	static const uint8_t usual[4] = { 1, UW_PE_PCREL | UW_PE_SDATA4, UW_PE_UDATA4,
 					  UW_PE_DATAREL | UW_PE_SDATA4 };
-	const Elf64_Phdr *p = elf->segments, *end = p + elf->n_segments;
+	const Elf64_Phdr *p = NULL;
 	uint8_t head[12], first[8], last[8];
 
-	while (p < end && p->p_type != PT_GNU_EH_FRAME)
-		p++;
-	if (p == end || p->p_filesz < sizeof(head) ||
+	for (size_t i = 0; !p && i < elf->n_segments; i++)
+		if (elf->segments[i].p_type == PT_GNU_EH_FRAME)
+			p = &elf->segments[i];
+	if (!p || p->p_filesz < sizeof(head) ||
 	    uw_source_read(&elf->source, p->p_offset, head, sizeof(head)) ||
 	    memcmp(head, usual, sizeof(usual)) != 0)
 		return false;
