@@ -289,10 +289,11 @@ static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FI
 	err = write_one(stats, out, -1);
 	(void)fprintf(out,
 		      "},\n \"sideband\": {\"records\": %" PRIu64 ", \"lost\": %" PRIu64
-		      ", \"late\": %" PRIu64 "},\n \"allocators\": %" PRIu64
-		      ",\n \"program\": {\"runs\": %" PRIu64 ", \"ns\": %" PRIu64 "},\n ",
-		      totals.sideband, totals.sideband_lost, totals.late, totals.allocators,
-		      totals.runs, totals.run_ns);
+		      ", \"late\": %" PRIu64 "},\n \"in_ring_ns\": %" PRIu64
+		      ",\n \"allocators\": %" PRIu64 ",\n \"program\": {\"runs\": %" PRIu64
+		      ", \"ns\": %" PRIu64 "},\n ",
+		      totals.sideband, totals.sideband_lost, totals.late, totals.in_ring_ns,
+		      totals.allocators, totals.runs, totals.run_ns);
 	fields(out, "reuse", reused, N(reused));
 	write_events(stats, out);
 	if (stats->not_written)

@@ -66,8 +66,13 @@ static bool take(struct live *live, struct event *event)
 
 		live_captured_sample(head, live->alloc_interval, live->regions, event);
 		live->held_wait = item.wait;
-		if (!item.wait)
+		if (!item.wait) {
+			uint64_t now = now_ns();
+
 			live->held_slot = item.slot;
+			if (now > head->time_ns + live->in_ring_ns)
+				live->in_ring_ns = now - head->time_ns;
+		}
 		live_tally_of(&live->tally, head->cpu)->delivered++;
 		live_tally_of(&live->tally, head->cpu)->stack_bytes +=
 			head->stack_len + head->interrupted_len;
@@ -397,6 +402,7 @@ int source_live_totals(struct source *source, struct live_totals *totals)
 	*totals = (struct live_totals){ .sideband = live->n_sideband,
 					.sideband_lost = live->sideband_lost,
 					.late = live->late,
+					.in_ring_ns = live->in_ring_ns,
 					.allocators = live->allocators
 							      ? live_allocators_n(live->allocators)
 							      : 0,

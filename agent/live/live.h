@@ -64,6 +64,7 @@ struct live_totals {		/* for the whole system */
 	uint64_t sideband_lost; /* … and events lost */
 	uint64_t late;		/* events received after later ones were delivered */
 	uint64_t allocators;	/* files with a malloc that are watched */
+	uint64_t in_ring_ns;	/* the longest time that a sample was in the ring */
 	/* Of the program; counted only while kernel.bpf_stats_enabled is 1. */
 	uint64_t runs, run_ns;
 };

@@ -48,6 +48,7 @@ struct live {
 	struct capture_head *held_wait; /* the sample of a thread that waited */
 
 	uint64_t drained_ns, horizon_ns, last_ns;
+	uint64_t in_ring_ns;		/* the longest time that a sample was in the ring */
 	uint64_t reported[LIVE_LOSSES]; /* of each kind of loss, how many were reported */
 	uint64_t n_sideband, sideband_lost, late;
 	struct live_tally tally;
