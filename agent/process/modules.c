@@ -36,6 +36,8 @@
 #define DELETED_MAX  4096
 #define DELETED_PART 4
 
+#define TRIES_MAX 16 /* to open a file again; see try_again */
+
 static void known_free(struct known *k)
 {
 	if (!k)
@@ -346,12 +348,17 @@ static void set_place(const struct modules *modules, struct known *k, uint32_t p
 
 /*
  * Try again to open a file that could not be opened before, through this process: its root or its
- * mappings may lead to the file.
+ * mappings may lead to the file. A process can map such a file 65,000 times, and so can its children,
+ * and each attempt takes about 100 us: after TRIES_MAX attempts only each doubling of the number of
+ * mappings is an occasion.
  */
 static void try_again(struct modules *modules, struct known *k, uint32_t pid,
 		      const struct event_mapping *mapping)
 {
 	if (!k->open_error || k->fd >= 0 || k->module.state != MODULE_NOT_OPENED)
+		return;
+	k->n_mapped_unopened++;
+	if (k->n_mapped_unopened > TRIES_MAX && k->n_mapped_unopened & (k->n_mapped_unopened - 1))
 		return;
 	set_place(modules, k, pid, mapping);
 	k->asked_source = false;

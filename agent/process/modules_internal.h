@@ -35,8 +35,9 @@ struct known { /* a module as the catalogue stores it */
 
 	bool asked_source, asked_embedded;
 	unsigned int next_candidate;
-	int fd;		/* -1: not open */
-	int open_error; /* error of the attempt that pinned the file */
+	int fd;			    /* -1: not open */
+	int open_error;		    /* error of the attempt that pinned the file */
+	uint32_t n_mapped_unopened; /* mappings that came while the file could not be opened */
 	void *image;
 	size_t image_size;
 	const struct module *canonical;
