@@ -2,6 +2,7 @@
 #include "agent/live/system/mount.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/live/system/inventory.h"
 #include "agent/live/system/pin.h"
 #include "agent/opener/opener.h"
@@ -24,6 +25,14 @@
 #define NAMESPACES_MAX 1024u /* looked into by one search */
 /* How soon a search for the same device may be repeated. */
 #define AGAIN_NS UINT64_C(1000000000)
+/*
+ * All searches of one second may take so long, and then the rest of the second is without: an ordinary
+ * user can have 100,000 mounts in each of his namespaces, and ever new file systems. On an ordinary
+ * system a search takes less than a millisecond.
+ */
+#define WINDOW_NS UINT64_C(1000000000)
+#define SEARCH_NS UINT64_C(50000000)
+#define LINES	  64 /* of a list of mounts, between two looks at the clock */
 
 /* Map a page of the file, and read from /proc/self/maps what the kernel reports for it. */
 static int mapped_identity(int fd, struct event_mapping *out)
@@ -75,6 +84,7 @@ struct live_mounts {
 	struct opener *opener;
 	struct device *devices;
 	size_t n, room;
+	uint64_t window_ns, spent_ns; /* the second's beginning, and what searches took in it */
 };
 
 int live_mounts_new(struct live_mounts **out)
@@ -110,10 +120,12 @@ static struct device *find(const struct live_mounts *mounts, uint32_t major, uin
 
 /*
  * Find out whether a process sees the file system, and get the mount point as that process names
- * it. who: a pid, or "self".
+ * it. who: a pid, or "self". The search ends without a result at until_ns.
  */
-static bool find_place(const char *who, const struct device *device, char where[4096])
+static bool find_place(const char *who, const struct device *device, uint64_t until_ns,
+		       char where[4096])
 {
+	unsigned int n = 0;
 	char path[64], *line = NULL;
 	bool found = false;
 	size_t room = 0;
@@ -123,6 +135,9 @@ static bool find_place(const char *who, const struct device *device, char where[
 	mounts = fopen(path, "re");
 	while (mounts && !found && getline(&line, &room, mounts) > 0) {
 		unsigned int major, minor;
+
+		if (++n % LINES == 0 && now_ns() > until_ns)
+			break;
 
 		/* proc(5): mount ID, parent ID, device, root, mount point, … */
 		found = sscanf(line, "%*s %*s %u:%u %*s %4095s", &major, &minor, where) == 3 &&
@@ -135,6 +150,7 @@ static bool find_place(const char *who, const struct device *device, char where[
 }
 
 struct search {
+	uint64_t until_ns; /* CLOCK_MONOTONIC: it ends */
 	struct device *device;
 	struct live_pins *pins;
 	ino_t namespaces[NAMESPACES_MAX]; /* mount namespaces that were looked into */
@@ -158,11 +174,11 @@ static int look(void *ctx, uint32_t pid)
 	for (size_t i = 0; i < search->n; i++)
 		if (search->namespaces[i] == st.st_ino)
 			return 0;
-	if (search->n == NAMESPACES_MAX)
+	if (search->n == NAMESPACES_MAX || now_ns() > search->until_ns)
 		return 1;
 	search->namespaces[search->n++] = st.st_ino;
 	(void)snprintf(who, sizeof(who), "%" PRIu32, pid);
-	if (!find_place(who, search->device, where))
+	if (!find_place(who, search->device, search->until_ns, where))
 		return 0;
 	if (opener_device_is_served(pid, search->device->major, search->device->minor))
 		return 1;
@@ -187,21 +203,29 @@ void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_
 			return;
 		device = &mounts->devices[mounts->n++];
 		*device = (struct device){ .major = major, .minor = minor };
-		device->found = find_place("self", device, where);
+		device->found = find_place("self", device, UINT64_MAX, where);
 	}
 	/* The process that was found may have ended; another one may still see the file system. */
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, device->pid);
 	if (now_ns < device->again_ns || (device->found && (!device->pid || !access(path, F_OK))))
+		return;
+	if (now_ns >= mounts->window_ns + WINDOW_NS) {
+		mounts->window_ns = now_ns;
+		mounts->spent_ns = 0;
+	}
+	if (mounts->spent_ns >= SEARCH_NS)
 		return;
 	device->again_ns = now_ns + AGAIN_NS;
 	device->found = false;
 	search = calloc(1, sizeof(*search));
 	if (!search)
 		return;
+	search->until_ns = now_ns + SEARCH_NS - mounts->spent_ns;
 	search->device = device;
 	search->pins = pins;
 	(void)live_processes(look, search);
 	free(search);
+	mounts->spent_ns += clock_ns(CLOCK_MONOTONIC) - now_ns;
 }
 
 int live_mounts_open(const struct live_mounts *mounts, uint32_t major, uint32_t minor,
