@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { UNMARKED, MARKED }; /* the byte before a string */
+
 uint64_t hash_secret;
 
 /*
@@ -60,19 +62,49 @@ const char *strings_keep(struct strings *pool, const char *bytes, size_t n)
 		return pool->strings[id];
 	if (array_grow(pool->strings, pool->n, pool->room))
 		return NULL;
-	copy = strndup(bytes, length);
+	copy = malloc(length + 2);
 	if (!copy || uw_hash_add(&pool->index, hash, (uint32_t)pool->n)) {
 		free(copy);
 		return NULL;
 	}
+	*copy++ = UNMARKED;
+	memcpy(copy, bytes, length);
+	copy[length] = '\0';
 	pool->strings[pool->n++] = copy;
 	return copy;
+}
+
+void strings_mark(const char *string)
+{
+	if (string)
+		*((char *)(uintptr_t)string - 1) = MARKED;
+}
+
+/* The indexes in the array change, so the index is made again; it has room for all that are left. */
+void strings_sweep(struct strings *pool)
+{
+	size_t n = pool->n;
+
+	pool->n = 0;
+	uw_hash_clear(&pool->index);
+	for (size_t i = 0; i < n; i++) {
+		char *string = pool->strings[i];
+
+		if (string[-1] == UNMARKED) {
+			free(string - 1);
+			continue;
+		}
+		string[-1] = UNMARKED;
+		(void)uw_hash_add(&pool->index, hash_bytes(0, string, strlen(string)),
+				  (uint32_t)pool->n);
+		pool->strings[pool->n++] = string;
+	}
 }
 
 void strings_fini(struct strings *pool)
 {
 	for (size_t i = 0; i < pool->n; i++)
-		free(pool->strings[i]);
+		free(pool->strings[i] - 1);
 	free(pool->strings);
 	uw_hash_fini(&pool->index);
 	*pool = (struct strings){ 0 };

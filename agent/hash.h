@@ -30,8 +30,8 @@ static inline uint64_t hash_u64(uint64_t seed, uint64_t value)
 	return uw_hash_u64(seed ^ value ^ hash_secret);
 }
 
-struct strings { /* all zero: empty */
-	char **strings;
+struct strings {	/* all zero: empty */
+	char **strings; /* each has a byte before it: its mark */
 	size_t n, room;
 	struct uw_hash_index index;
 };
@@ -41,6 +41,12 @@ struct strings { /* all zero: empty */
  * The copy is NUL-terminated and borrowed until strings_fini. Return NULL only if memory runs out.
  */
 const char *strings_keep(struct strings *pool, const char *bytes, size_t n);
+/*
+ * strings_mark marks a string that a pool returned; NULL is fine. strings_sweep then frees all
+ * strings without a mark, and takes the marks away.
+ */
+void strings_mark(const char *string);
+void strings_sweep(struct strings *pool);
 void strings_fini(struct strings *pool);
 
 #endif

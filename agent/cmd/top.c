@@ -105,6 +105,7 @@ static int take_window(struct top *t)
 		return err;
 	if (!t->paused)
 		err = load_window(t, profile, &s);
+	names_bound(&t->names);
 	profile_free(profile);
 	if (err || !s)
 		return err;

@@ -21,12 +21,6 @@
 
 #define QUEUE 12
 
-/*
- * Limit of remembered addresses, about 20 MB of names; one minute of a compiler has 30,000
- * addresses.
- */
-#define NAMES_MAX ((size_t)1 << 17)
-
 struct writer {
 	struct writer_options options;
 	struct names *names; /* used by the thread alone while it runs */
@@ -100,21 +94,6 @@ static int make_names(struct writer *w, struct names **out)
 	return 0;
 }
 
-/*
- * Forget the names if there are too many: they would grow with every program that starts during a
- * recording. While threads that were left behind still use parts of them (agent/errand.h), the
- * names stay.
- */
-static void bound_names(struct writer *w)
-{
-	struct names *names;
-
-	if (names_count(w->names) <= NAMES_MAX || errands_left() || make_names(w, &names))
-		return;
-	names_free(w->names);
-	w->names = names;
-}
-
 /* The thread: write queued profiles until the writer finishes. */
 static void *run(void *ctx)
 {
@@ -132,8 +111,8 @@ static void *run(void *ctx)
 		profile = w->queue[w->first];
 		(void)pthread_mutex_unlock(&w->lock);
 		err = write_profile(w, profile);
+		names_bound(&w->names); /* its modules are not closed while there is a profile */
 		profile_free(profile);
-		bound_names(w);
 		(void)malloc_trim(0); /* return memory to the system until the next window ends */
 		(void)pthread_mutex_lock(&w->lock);
 		w->first = (w->first + 1) % QUEUE;

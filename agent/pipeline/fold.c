@@ -7,6 +7,7 @@
 #include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/pipeline/heap.h"
+#include "agent/process/modules.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -63,6 +64,22 @@ void profile_free(struct profile *profile)
 	/* Last: then its modules may be closed. */
 	if (users)
 		(void)atomic_fetch_sub(users, 1);
+}
+
+void fold_note_modules(const struct fold *fold)
+{
+	for (size_t i = 0; i < fold->profile->n_locations; i++)
+		modules_note_counted(fold->locations[i].module);
+}
+
+void fold_note_names(const struct fold *fold)
+{
+	const struct profile *p = fold->profile;
+
+	for (size_t i = 0; i < p->n_entries; i++) {
+		strings_mark(p->entries[i].comm);
+		strings_mark(p->entries[i].process_comm);
+	}
 }
 
 static bool same_location(const struct location *a, const struct location *b)

@@ -33,6 +33,10 @@ int fold_add(struct fold *fold, const struct fold_sample *sample); /* -ENOMEM: n
 /* Apply exits, execs, forks and freed memory: they end the life of sampled allocations. */
 void fold_event(struct fold *fold, const struct event *event);
 
+/* Mark the modules that the profile being made has (modules_note_counted), or its names (strings_mark). */
+void fold_note_modules(const struct fold *fold);
+void fold_note_names(const struct fold *fold);
+
 /*
  * Return everything folded so far as a profile, which may be passed to another thread. The next
  * profile begins empty, except for memory that was not freed yet. Free the profile with

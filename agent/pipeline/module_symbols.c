@@ -117,6 +117,7 @@ static void free_symbols(struct symbols *all, struct module_symbols *symbols)
 	}
 	if (symbols->debug_fd >= 0)
 		(void)close(symbols->debug_fd);
+	module_unuse(symbols->module);
 	free(symbols);
 }
 
@@ -149,6 +150,8 @@ struct module_symbols *symbols_of(struct symbols *all, const struct module *modu
 		if (!symbols)
 			return NULL;
 		symbols->module = module;
+		module_use(module);
+		all->n_made++;
 		symbols->all = all;
 		symbols->debug_fd = -1;
 		all->modules[module->id] = symbols;

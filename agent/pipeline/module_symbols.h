@@ -47,8 +47,12 @@ struct symbols { /* of all modules */
 	uint64_t tick;		 /* counts uses of debug information */
 	size_t n_debugs;	 /* how many modules' debug information is open */
 	pthread_mutex_t opening; /* serializes opening the files that debug information names */
-	struct module_symbols **modules; /* by module id; owned */
-	size_t n_modules;
+	/*
+	 * By module id; owned. Each keeps its module from being forgotten, so its id is not given to
+	 * another.
+	 */
+	struct module_symbols **modules;
+	size_t n_modules, n_made;      /* entries, and those that are not NULL */
 	struct symbols_wanted *wanted; /* set by symbols_want */
 	size_t n_wanted;
 };

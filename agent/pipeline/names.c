@@ -4,6 +4,7 @@
 #include "agent/pipeline/names.h"
 
 #include "agent/array.h"
+#include "agent/errand.h"
 #include "agent/hash.h"
 #include "agent/pipeline/kernel_names.h"
 #include "agent/pipeline/module_symbols.h"
@@ -34,6 +35,13 @@ struct places { /* a block of places; blocks never move */
 	size_t n;
 	struct name_place list[];
 };
+
+/*
+ * Limits of what is cached: addresses, about 20 MB of names (one minute of a compiler has 30,000), and
+ * modules, each of which has a symbol table.
+ */
+#define ADDRESSES_MAX ((size_t)1 << 17)
+#define MODULES_MAX   ((size_t)1 << 10)
 
 struct names {
 	struct symbols symbols;
@@ -103,6 +111,23 @@ void names_free(struct names *names)
 	free(names->known);
 	uw_hash_fini(&names->by_symbol);
 	free(names);
+}
+
+void names_bound(struct names **names)
+{
+	const struct names *old = *names;
+	struct names *new;
+
+	if ((old->n_cached <= ADDRESSES_MAX && old->symbols.n_made <= MODULES_MAX) ||
+	    errands_left() || names_new(old->symbols.opener, old->kernel.info, old->demangle, &new))
+		return;
+	new->lines = old->lines;
+	new->inlined = old->inlined;
+	new->symbols.store = old->symbols.store;
+	new->symbols.bounded = old->symbols.bounded;
+	new->symbols.n_left_out = old->symbols.n_left_out;
+	names_free(*names);
+	*names = new;
 }
 
 /* Return a copy of the text in the string pool. NULL when out of memory. */
@@ -348,17 +373,16 @@ static const struct cached *find_cached(struct names *names, const struct locati
 	/* Do not cache the miss: the process may still report the name. */
 	if (location->module->kind == MODULE_JIT && !scratch->function)
 		return scratch;
+	/* Without an entry among the symbols (no memory), the module could be forgotten. */
+	if (location->module->kind != MODULE_KERNEL &&
+	    !symbols_of(&names->symbols, location->module))
+		return scratch;
 	if (array_grow(names->cached, names->n_cached, names->room_cached))
 		return scratch; /* looked up again next time */
 	names->cached[names->n_cached] = *scratch;
 	if (!uw_hash_add(&names->by_address, hash, (uint32_t)names->n_cached))
 		names->n_cached++;
 	return scratch;
-}
-
-size_t names_count(const struct names *names)
-{
-	return names->n_cached;
 }
 
 void names_find(struct names *names, const struct location *location, struct name *out)

@@ -64,8 +64,13 @@ void names_bounded(struct names *names);
 uint64_t names_left_out(const struct names *names);
 void names_free(struct names *names); /* NULL is fine */
 
-/* Return how many addresses were looked up so far. All results are cached. */
-size_t names_count(const struct names *names);
+/*
+ * All results are cached. If these are many, free them and begin again with the same settings: while
+ * recording, the names of programs that ended would stay. Call this while no look-up is going on and
+ * the last profile still exists. Does nothing without memory, or while threads that were left behind
+ * hold parts of the names (agent/errand.h).
+ */
+void names_bound(struct names **names);
 /*
  * Announce the locations that will be looked up. Lines are read much faster in the order of their
  * files than one by one.

@@ -4,7 +4,6 @@
 #include "agent/pipeline/pipeline.h"
 
 #include "agent/ending.h"
-#include "agent/errand.h"
 #include "agent/pipeline/pipeline_internal.h"
 #include "agent/process/generated.h"
 #include "agent/role/reading.h"
@@ -238,16 +237,25 @@ static int on_sample(struct pipeline *p, const struct event *event)
 }
 
 /*
- * Close files that no process has mapped any more, when they are many. Not while a profile's names are
- * read on another thread, or a thread that was left behind may still read a file.
+ * While recording, forget what ended processes left, when it is much: close files that no process has
+ * mapped any more, and forget modules and names that nothing refers to. Not while another thread reads
+ * a profile. Profiles borrow both, so those of the profile that is being made are marked first.
  */
-static void close_unused(struct pipeline *p)
+static void forget_ended(struct pipeline *p)
 {
-	if (p->options.keep_files || !modules_are_many(p->modules) || atomic_load(&p->n_profiles) ||
-	    errands_left())
+	if (atomic_load(&p->n_profiles))
 		return;
-	processes_note_modules(p->processes);
-	modules_park(p->modules);
+	if (p->options.live && processes_names_are_many(p->processes)) {
+		if (p->fold)
+			fold_note_names(p->fold);
+		processes_forget_names(p->processes);
+	}
+	if (!p->options.keep_files && modules_are_many(p->modules)) {
+		if (p->fold)
+			fold_note_modules(p->fold);
+		processes_note_modules(p->processes);
+		modules_park(p->modules);
+	}
 }
 
 int pipeline_event(struct pipeline *p, const struct event *event)
@@ -277,9 +285,9 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 			err = take_found(p, &found);
 		break;
 	case EVENT_MAPPING:
-		close_unused(p);
-		break;
 	case EVENT_COMM:
+		forget_ended(p);
+		break;
 	case EVENT_GENERATED:
 		break;
 	}

@@ -74,8 +74,8 @@ struct watch { /* a process that generates code */
 	bool gave_up;	   /* reading the map takes too long: do not read it again */
 };
 
-struct found { /* what a module's file contains */
-	bool searched;
+struct found {				 /* what a module's file contains */
+	uint64_t serial;		 /* of the module; 0: not searched */
 	struct uw_dynamic_list lists[2]; /* addresses are vaddrs, also in hotspot */
 	uint64_t hotspot[HOTSPOT_EXPORTS];
 };
@@ -202,12 +202,12 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 		g->found = more;
 		g->n_found = n;
 	}
-	if (!g->found[module->id].searched) {
+	if (g->found[module->id].serial != module->serial) {
+		g->found[module->id] = (struct found){ .serial = module->serial };
 		uw_object_lists(object, g->found[module->id].lists);
 		if (is_libjvm(module))
 			uw_object_exports(object, hotspot_exports, HOTSPOT_EXPORTS,
 					  g->found[module->id].hotspot);
-		g->found[module->id].searched = true;
 	}
 	return &g->found[module->id];
 }

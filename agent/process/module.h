@@ -30,7 +30,12 @@ enum module_state { /* why a module has no object for unwinding and symbols */
 };
 
 struct module {
+	/*
+	 * id is small and indexes arrays; when a module is forgotten, a later module gets its id.
+	 * serial is never used twice.
+	 */
 	uint32_t id;
+	uint64_t serial;
 	enum module_kind kind;
 	enum module_state state;
 	int error;    /* negative errno for the state, or 0 */

@@ -51,6 +51,16 @@ void module_add_generated(struct module *module, struct uw_dynamic *dynamic)
 	(void)pthread_mutex_unlock(&generated_lock);
 }
 
+void modules_drop_generated(struct known *k)
+{
+	(void)pthread_mutex_lock(&generated_lock);
+	for (size_t i = 0; i < GENERATED_MAX; i++) {
+		uw_dynamic_put(k->generated[i]);
+		k->generated[i] = NULL;
+	}
+	(void)pthread_mutex_unlock(&generated_lock);
+}
+
 char *module_generated_name(const struct module *module, uint64_t addr, uint64_t *start)
 {
 	const struct known *k = known_of(module);

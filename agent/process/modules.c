@@ -4,12 +4,14 @@
 #include "agent/process/modules.h"
 
 #include "agent/array.h"
+#include "agent/errand.h"
 #include "agent/process/modules_internal.h"
 #include "symbolizer/symbolizer.h"
 
 #include <assert.h>
 #include <elf.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -35,6 +37,17 @@
  */
 #define DELETED_MAX  4096
 #define DELETED_PART 4
+/*
+ * So many modules without a process stay known, of about 1 KiB each; forgetting begins at the larger
+ * number. A file that is run again after it was forgotten is only opened again.
+ */
+#define KNOWN_MAX  4096
+#define KNOWN_LEFT 2048
+/*
+ * What ended processes registered about their code can take 1 MiB each, so after this number of new
+ * processes that generate code, the ended ones are sought.
+ */
+#define GENERATED_EVERY 64
 
 #define TRIES_MAX 16 /* to open a file again; see try_again */
 
@@ -54,7 +67,23 @@ static void known_free(struct known *k)
 	free(k);
 }
 
-/* Append a module of this kind to the catalogue. Return NULL when out of memory. */
+/* Find an id for one more module: one that a forgotten module had, or a new one. -ENOMEM. */
+static int take_id(struct modules *modules, uint32_t *out)
+{
+	if (modules->n_known == modules->n) {
+		/* Forgetting must not need memory, so the list of free ids has room for all. */
+		if (array_grow(modules->known, modules->n, modules->room) ||
+		    array_reserve(modules->free_ids, modules->room, modules->room_free))
+			return -ENOMEM;
+		*out = (uint32_t)modules->n++;
+	} else {
+		*out = modules->free_ids[modules->n - modules->n_known - 1];
+	}
+	modules->n_known++;
+	return 0;
+}
+
+/* Add a module of this kind to the catalogue. Return NULL when out of memory. */
 static struct known *add(struct modules *modules, enum module_kind kind, const char *path)
 {
 	struct known *k = calloc(1, sizeof(*k));
@@ -65,15 +94,13 @@ static struct known *add(struct modules *modules, enum module_kind kind, const c
 	k->fd = -1;
 	k->canonical = &k->module;
 	k->module.kind = kind;
-	k->module.id = (uint32_t)modules->n;
 	k->module.state = has_bytes ? MODULE_NOT_OPENED : MODULE_NO_FILE;
 	k->raw_path = strdup(path);
 	k->module.path = sym_sanitize(path, strlen(path), 4096);
-	if (!k->raw_path || !k->module.path)
+	if (!k->raw_path || !k->module.path || take_id(modules, &k->module.id))
 		goto fail;
-	if (array_grow(modules->known, modules->n, modules->room))
-		goto fail;
-	modules->known[modules->n++] = k;
+	k->module.serial = ++modules->serial;
+	modules->known[k->module.id] = k;
 	return k;
 fail:
 	known_free(k);
@@ -92,6 +119,7 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 	modules->info = info;
 	modules->pin = pin;
 	modules->park_from = UNUSED_MAX;
+	modules->forget_from = KNOWN_MAX;
 	modules->deleted_max = DELETED_MAX;
 	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur / DELETED_PART < DELETED_MAX)
 		modules->deleted_max = limit.rlim_cur / DELETED_PART;
@@ -182,7 +210,7 @@ void modules_want(const struct modules *modules)
 		const struct known *k = modules->known[i];
 		struct store_file file;
 
-		if (!k->module.object || k->canonical != &k->module)
+		if (!k || !k->module.object || k->canonical != &k->module)
 			continue;
 		store_parsed(modules->store, k->module.object);
 		if (k->stored || modules->keeper)
@@ -199,6 +227,7 @@ void modules_free(struct modules *modules)
 	for (size_t i = 0; i < modules->n; i++)
 		known_free(modules->known[i]);
 	free(modules->known);
+	free(modules->free_ids);
 	free(modules->waiting);
 	uw_hash_fini(&modules->by_identity);
 	uw_hash_fini(&modules->by_contents);
@@ -223,7 +252,12 @@ size_t modules_count(const struct modules *modules)
 const struct module *modules_at(const struct modules *modules, size_t i)
 {
 	assert(i < modules->n);
-	return &modules->known[i]->module;
+	return modules->known[i] ? &modules->known[i]->module : NULL;
+}
+
+size_t modules_known(const struct modules *modules)
+{
+	return modules->n_known;
 }
 
 /*
@@ -370,7 +404,9 @@ static void try_again(struct modules *modules, struct known *k, uint32_t pid,
 
 bool modules_are_many(const struct modules *modules)
 {
-	return modules->pin && modules->n_open >= modules->park_from;
+	return modules->pin &&
+	       (modules->n_open >= modules->park_from || modules->n_known >= modules->forget_from ||
+		modules->n_generated >= GENERATED_EVERY);
 }
 
 void modules_note(struct module *module)
@@ -378,6 +414,21 @@ void modules_note(struct module *module)
 	struct known *k = known_of(module);
 
 	k->needed = true;
+}
+
+void modules_note_counted(const struct module *module)
+{
+	known_of(module)->counted = true;
+}
+
+void module_use(const struct module *module)
+{
+	(void)atomic_fetch_add(&known_of(module)->n_users, 1);
+}
+
+void module_unuse(const struct module *module)
+{
+	(void)atomic_fetch_sub(&known_of(module)->n_users, 1);
 }
 
 /* Close the object and, if it can be opened again, the file; what identifies the module stays. */
@@ -408,24 +459,28 @@ static bool is_unlinked(const struct known *k)
 	return !fstat(k->fd, &st) && !st.st_nlink;
 }
 
-/* Without memory nothing is parked, and it is tried again later. */
-void modules_park(struct modules *modules)
+/*
+ * Close files that no process has mapped. unused has room for all modules. A thread that was left
+ * behind may still read a file that names are found in.
+ */
+static void close_files(struct modules *modules, struct known **unused)
 {
-	struct known **unused = calloc(modules->n, sizeof(*unused));
+	bool left = errands_left();
 	size_t n = 0, n_parked = 0, n_deleted = 0;
 
 	modules->n_open = 0;
 	for (size_t i = 0; i < modules->n; i++) {
 		struct known *k = modules->known[i];
 
+		if (!k)
+			continue;
 		modules->n_open += k->fd >= 0;
-		if (unused && !k->needed && k->fd >= 0 && !k->is_shared && !k->image &&
-		    k->module.kind == MODULE_FILE) {
+		if (!k->needed && k->fd >= 0 && !k->is_shared && !k->image &&
+		    k->module.kind == MODULE_FILE && !(left && atomic_load(&k->n_users))) {
 			k->unlinked = is_unlinked(k);
 			n_deleted += k->unlinked;
 			unused[n++] = k;
 		}
-		k->needed = false;
 	}
 	if (n > UNUSED_LEFT)
 		qsort(unused, n, sizeof(*unused), by_use);
@@ -437,9 +492,58 @@ void modules_park(struct modules *modules)
 		n_deleted -= unlinked && close_it;
 		n_parked += close_it;
 	}
-	free(unused);
 	modules->n_open -= n_parked;
 	modules->park_from = modules->n_open + UNUSED_MAX - UNUSED_LEFT;
+}
+
+/*
+ * Forget modules that nothing refers to, the longest unused first, down to KNOWN_LEFT. unused has
+ * room for all modules.
+ */
+static void forget(struct modules *modules, struct known **unused)
+{
+	size_t n = 0, left = 0;
+
+	for (size_t i = 0; i < modules->n; i++) {
+		struct known *k = modules->known[i];
+
+		if (k && !k->needed && !k->counted && !k->n_same && !atomic_load(&k->n_users) &&
+		    k != modules->kernel && k != modules->unknown)
+			unused[n++] = k;
+	}
+	if (n > KNOWN_LEFT) {
+		qsort(unused, n, sizeof(*unused), by_use);
+		for (size_t i = 0; i + KNOWN_LEFT < n; i++) {
+			modules->n_open -= unused[i]->fd >= 0;
+			modules_remove(modules, unused[i]);
+		}
+	}
+	for (size_t i = 0; i < modules->n_waiting; i++)
+		if (modules->known[modules->waiting[i]])
+			modules->waiting[left++] = modules->waiting[i];
+	modules->n_waiting = left;
+	modules->forget_from = modules->n_known + KNOWN_MAX - KNOWN_LEFT;
+}
+
+/* Without memory nothing is closed or forgotten, and it is tried again later. */
+void modules_park(struct modules *modules)
+{
+	struct known **unused = calloc(modules->n, sizeof(*unused));
+
+	if (unused) {
+		close_files(modules, unused);
+		forget(modules, unused);
+	}
+	free(unused);
+	modules->n_generated = 0;
+	for (size_t i = 0; i < modules->n; i++) {
+		struct known *k = modules->known[i];
+
+		if (k && k->module.kind == MODULE_JIT && !k->needed && !k->counted)
+			modules_drop_generated(k);
+		if (k)
+			k->needed = k->counted = false;
+	}
 }
 
 /* Forget how the file was looked for, so that it is looked for again. */
@@ -550,6 +654,8 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k = add(modules, kind, m.path);
 	if (!k || uw_hash_add(&modules->by_identity, hash, k->module.id))
 		return NULL;
+	k->identity_hash = hash;
+	modules->n_generated += kind == MODULE_JIT;
 	k->major = m.major;
 	k->minor = m.minor;
 	k->inode = m.inode;
@@ -605,8 +711,11 @@ void modules_unite(struct modules *modules, struct known *k)
 	hash = hash_bytes(hash, build_id->bytes, build_id->size);
 	id = UW_HASH_FIND(i, &modules->by_contents, hash, same_contents(modules->known[i], k));
 	if (id == UW_HASH_NONE) {
+		if (k->has_contents) /* another file was in its place before */
+			uw_hash_remove(&modules->by_contents, k->contents_hash, k->module.id);
 		/* Without memory for the index, equal files are only counted separately. */
-		(void)uw_hash_add(&modules->by_contents, hash, k->module.id);
+		k->has_contents = !uw_hash_add(&modules->by_contents, hash, k->module.id);
+		k->contents_hash = hash;
 		return;
 	}
 	if (modules->known[id] == k)
@@ -615,6 +724,22 @@ void modules_unite(struct modules *modules, struct known *k)
 	uw_object_put(k->module.object);
 	k->module.object = uw_object_get(modules->known[id]->module.object);
 	k->canonical = &modules->known[id]->module;
+	modules->known[id]->n_same++;
+}
+
+void modules_remove(struct modules *modules, struct known *k)
+{
+	uint32_t id = k->module.id;
+
+	if (k->canonical != &k->module)
+		known_of(k->canonical)->n_same--;
+	uw_hash_remove(&modules->by_identity, k->identity_hash, id);
+	if (k->has_contents)
+		uw_hash_remove(&modules->by_contents, k->contents_hash, id);
+	known_free(k);
+	modules->known[id] = NULL;
+	modules->n_known--;
+	modules->free_ids[modules->n - modules->n_known - 1] = id;
 }
 
 const struct module *module_canonical(const struct module *module)

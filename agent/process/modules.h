@@ -5,9 +5,11 @@
  * Modules are identified by path, build-id, device, inode and generation as the source saw them,
  * and for a process in a container also by the container's view of the file system. Generated code
  * is identified by its process. If two modules turn out to be the same file, reported in two ways,
- * the later one refers to the earlier one (module_canonical). Modules live as long as the
- * catalogue. After frames were found in a module, the module does not change as long as a profile has
- * them, so another thread may read it.
+ * the later one refers to the earlier one (module_canonical). After frames were found in a module, the
+ * module does not change as long as a profile has them, so another thread may read it.
+ *
+ * When recordings are read, modules live as long as the catalogue. While recording, a module is
+ * forgotten some time after its last process has ended: see modules_park.
  */
 #ifndef AGENT_PROCESS_MODULES_H
 #define AGENT_PROCESS_MODULES_H
@@ -84,15 +86,27 @@ char *module_generated_name(const struct module *module, uint64_t addr, uint64_t
  * the longest unused first, once there are many of them: their descriptors, objects and tables.
  * Opened again is a file when a process maps it, or when a profile with it is to get its names.
  *
+ * What is known of a module is forgotten, too, the longest unused first, once many modules have no
+ * living process. What a process registered about its code is released when the process has ended.
+ *
  * modules_are_many tells that it is time. Then modules_note marks each module that a process has
- * mapped, and modules_park closes others. Only while no other thread reads modules, that is, while
- * there is no profile.
+ * mapped, and modules_note_counted each module that the profile being made has. modules_park closes
+ * the files of modules that no process has mapped, and forgets modules without any mark. Only while no
+ * other thread reads modules, that is, while there is no profile but the one being made.
  */
 bool modules_are_many(const struct modules *modules);
 void modules_note(struct module *module);
+void modules_note_counted(const struct module *module);
 void modules_park(struct modules *modules);
 /* Open the file of a parked module again, as far as possible. Does nothing for others. */
 void modules_unpark(struct modules *modules, const struct module *module);
+
+/*
+ * Say that a cache refers to the module, so that the module is not forgotten until module_unuse. Call
+ * module_use only while a profile has the module. Both are thread-safe.
+ */
+void module_use(const struct module *module);
+void module_unuse(const struct module *module);
 
 /* Return the descriptor of the file, for readers of symbols; -1: not open. Borrowed. */
 int module_fd(const struct module *module);
@@ -114,7 +128,11 @@ void module_file(const struct module *module, struct opener_file *out);
 
 const char *module_state_sentence(enum module_state state);
 
+/* Return how many ids there are, each below this number. */
 size_t modules_count(const struct modules *modules);
+/* Return the module with the id i; NULL: it was forgotten. */
 const struct module *modules_at(const struct modules *modules, size_t i);
+/* Return how many modules are known. */
+size_t modules_known(const struct modules *modules);
 
 #endif

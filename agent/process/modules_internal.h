@@ -45,11 +45,17 @@ struct known { /* a module as the catalogue stores it */
 	bool said_fault, no_elf;
 	uint64_t used;	/* modules.tick when a process mapped it last */
 	bool needed;	/* a living process has it mapped; only while parking */
+	bool counted;	/* the profile that is being made has it; likewise */
 	bool unlinked;	/* its file has no name any more; only while parking */
 	bool parked;	/* its file and object were closed: see modules_park */
 	bool for_names; /* being opened again for its names only */
 	bool is_shared; /* another module is the same file, or this one is another's */
-	char *jitdump;	/* path reported by the process of generated code; owned; NULL: none */
+	/* names that refer to this module, also those of other threads; see module_use */
+	_Atomic uint32_t n_users;
+	uint32_t n_same;		       /* later modules whose canonical this module is */
+	uint64_t identity_hash, contents_hash; /* in the two indexes */
+	bool has_contents;		       /* it is in by_contents */
+	char *jitdump; /* path reported by the process of generated code; owned; NULL: none */
 	struct uw_dynamic *generated[GENERATED_MAX]; /* latest first; NULL after the last */
 };
 
@@ -62,8 +68,11 @@ struct modules {
 	bool pin;
 	struct store *store;   /* borrowed, like keeper; NULL: none */
 	struct keeper *keeper; /* borrowed; NULL: objects without a stored table get none */
-	struct known **known;
-	size_t n, room;
+	struct known **known;  /* by id; NULL: forgotten, and the id is free */
+	size_t n, room, n_known;
+	uint32_t *free_ids; /* n - n_known of them; as much room as known has */
+	size_t room_free;
+	uint64_t serial; /* of the latest module */
 	struct uw_hash_index by_identity;
 	struct uw_hash_index by_contents; /* usable modules, by path and build-id */
 	struct known *kernel, *unknown;
@@ -72,6 +81,8 @@ struct modules {
 	size_t n_open;	    /* files opened since the last parking, and those left open by it */
 	size_t deleted_max; /* deleted files that stay open although no process has mapped them */
 	size_t park_from;   /* when so many are open, parking is tried */
+	size_t forget_from; /* when so many are known, forgetting is tried */
+	size_t n_generated; /* modules of generated code since the last parking */
 	uint32_t *waiting;  /* ids of modules for which a table does not pay yet */
 	size_t n_waiting, room_waiting;
 	bool said_origin;
@@ -112,5 +123,11 @@ void modules_get_table(struct modules *modules, struct known *k);
  * build-id do not prove that the files are the same: another user's mount can have both.
  */
 void modules_unite(struct modules *modules, struct known *k);
+
+/* Remove a module from the catalogue and free it. Nothing may refer to it. */
+void modules_remove(struct modules *modules, struct known *k);
+
+/* Release what a process registered about its code: no sample can need it any more. */
+void modules_drop_generated(struct known *k);
 
 #endif

@@ -28,6 +28,9 @@
  */
 #define MAPPINGS_MAX ((size_t)4 << 20)
 
+/* Names of threads that are stored before the unused ones are sought; a busy machine has hundreds. */
+#define NAMES_MAX 4096
+
 struct process {
 	uint32_t pid;
 	uint32_t n_tasks; /* tasks in by_tid */
@@ -54,6 +57,7 @@ struct processes {
 	struct modules *modules;
 	const struct uw_steppers *steppers;
 	struct strings comms;
+	size_t forget_names_from;  /* when there are so many, names are many */
 	struct process *processes; /* dense: on removal the last one fills the gap */
 	uint32_t n_processes;
 	size_t room_processes;
@@ -82,6 +86,7 @@ int processes_new(uint16_t machine, struct modules *modules, struct processes **
 		return -ENOMEM;
 	p->machine = machine;
 	p->modules = modules;
+	p->forget_names_from = NAMES_MAX;
 	*out = p;
 	return 0;
 }
@@ -121,6 +126,21 @@ void processes_note_modules(const struct processes *p)
 			if (mappings[j].user)
 				modules_note(mappings[j].user);
 	}
+}
+
+bool processes_names_are_many(const struct processes *p)
+{
+	return p->comms.n >= p->forget_names_from;
+}
+
+void processes_forget_names(struct processes *p)
+{
+	for (uint32_t i = 0; i < p->n_processes; i++)
+		strings_mark(p->processes[i].comm);
+	for (uint32_t i = 0; i < p->n_tasks; i++)
+		strings_mark(p->tasks[i].comm);
+	strings_sweep(&p->comms);
+	p->forget_names_from = 2 * p->comms.n + NAMES_MAX;
 }
 
 /* ---- the two arrays ---------------------------------------------------------- */

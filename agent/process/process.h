@@ -11,7 +11,7 @@ struct processes;
 
 struct thread {
 	uint32_t tid, pid;
-	const char *comm; /* the thread's name; sanitised; lives as long as struct processes */
+	const char *comm; /* the thread's name; sanitised; lives until processes_forget_names */
 	const char *process_comm; /* the name of the thread group's leader, likewise */
 	struct uw_space *space;	  /* borrowed until the next event */
 	bool generates;		  /* the process has executable memory without a file */
@@ -40,6 +40,13 @@ int processes_thread(struct processes *processes, uint32_t pid, uint32_t tid, st
 
 uint16_t processes_machine(const struct processes *processes);
 size_t processes_count(const struct processes *processes);
+/*
+ * The names of threads are stored once each. Once processes_names_are_many, mark those that others
+ * still use (strings_mark) and call processes_forget_names, which frees all that are neither marked nor
+ * the name of a known thread.
+ */
+bool processes_names_are_many(const struct processes *processes);
+void processes_forget_names(struct processes *processes);
 /* Mark the modules that living processes have mapped, for modules_park. */
 void processes_note_modules(const struct processes *processes);
 
