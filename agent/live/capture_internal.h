@@ -21,8 +21,8 @@ struct capture {
  * file's description. The reply is an error and what stands beside the request here.
  */
 enum capture_request {
-	CAPTURE_OPEN,	    /* by a worker with an opener, both pids: error text, number of CPUs, source_info, its events */
-	CAPTURE_STOP,	    /* nothing */
+	CAPTURE_OPEN, /* by a worker with an opener, two pids: error, CPUs, source_info, events */
+	CAPTURE_STOP, /* nothing */
 	CAPTURE_COUNTERS,   /* of a CPU: live_counters */
 	CAPTURE_TOTALS,	    /* live_totals */
 	CAPTURE_COUNTED,    /* of an event: a number */

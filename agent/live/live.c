@@ -32,6 +32,9 @@
 /* While a long backlog is delivered, drain the rings so often that none of them overflows. */
 #define DRAIN_EVERY_NS (20 * MS)
 #define DRAIN_LEAST_NS (2 * MS) /* shortest time between two drains */
+/* After a loss, all processes are reported again so often, for so long at once. */
+#define REPORT_AGAIN_NS (2000 * MS)
+#define REPORT_NS	(200 * MS)
 
 /* Release what the last call of live_next returned. */
 static void let_go(struct live *live)
@@ -183,6 +186,54 @@ static void sweep(struct live *live, uint64_t now)
 	live_bpf_sweep(live->bpf);
 }
 
+/* Return whether report_again goes on with this process. */
+static bool is_reported(const void *ctx, uint32_t pid)
+{
+	struct live *live = (struct live *)(uintptr_t)ctx;
+
+	if (pid < live->report_from || !live_selected_has(&live->selected, pid))
+		return false;
+	if (now_ns() <= live->report_until_ns)
+		return true;
+	if (!live->report_next || pid < live->report_next)
+		live->report_next = pid;
+	return false;
+}
+
+/* A fork would end what is known of the process; a running one only gets what it lacks. */
+static int report_one(void *ctx, const struct event *event)
+{
+	return event->type == EVENT_FORK ? 0 : live_enqueue(ctx, event);
+}
+
+/*
+ * After side-band records were lost, report again which processes run what. Without that, a process
+ * whose mappings were among them would have no frames for the rest of its life.
+ */
+static int report_again(struct live *live)
+{
+	uint64_t now = now_ns();
+	int err;
+
+	if ((live->sideband_lost == live->reported_lost && !live->report_from) ||
+	    now < live->report_again_ns || live->stopped)
+		return 0;
+	live->reported_lost = live->sideband_lost;
+	live->report_again_ns = now + REPORT_AGAIN_NS;
+	live->report_until_ns = now + REPORT_NS;
+	live->report_next = 0;
+	err = live_inventory(is_reported, live, report_one, live);
+	live->report_from = live->report_next;
+	return err;
+}
+
+static int drain(struct live *live)
+{
+	int err = live_drain(live);
+
+	return err ? err : report_again(live);
+}
+
 /*
  * Return the next event in the order of times (source_ops.next): 1 with an event, 0 at the end,
  * -EAGAIN after timeout_ms without one (negative: wait forever) or when the watched descriptor is
@@ -202,7 +253,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		if (first && first->time_ns <= live->horizon_ns) {
 			if (now > live->drained_ns + DRAIN_EVERY_NS && !live->flushed &&
 			    live->queue.bytes < QUEUE_BYTES_MAX) {
-				err = live_drain(live);
+				err = drain(live);
 				if (err)
 					return err;
 			}
@@ -229,7 +280,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		sweep(live, now);
 		err = watch_cpus(live, now);
 		if (!err)
-			err = live_drain(live);
+			err = drain(live);
 		if (err)
 			return err;
 	}
@@ -313,7 +364,7 @@ int source_live_keep_up(struct source *source)
 	if (live->flushed || live->queue.bytes >= QUEUE_BYTES_MAX ||
 	    now_ns() < live->drained_ns + DRAIN_EVERY_NS)
 		return 0;
-	return live_drain(live);
+	return drain(live);
 }
 
 void source_live_own(struct source *source, const pid_t *pids, size_t n)

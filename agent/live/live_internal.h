@@ -48,6 +48,12 @@ struct live {
 	struct capture_head *held_wait; /* the sample of a thread that waited */
 
 	uint64_t drained_ns, horizon_ns, last_ns;
+	/*
+	 * See report_again: how many records were lost when it began, when it may next, until when it goes
+	 * on, and the process where it stopped (0: it went through all).
+	 */
+	uint64_t reported_lost, report_again_ns, report_until_ns;
+	uint32_t report_from, report_next;
 	uint64_t in_ring_ns;		/* the longest time that a sample was in the ring */
 	uint64_t reported[LIVE_LOSSES]; /* of each kind of loss, how many were reported */
 	uint64_t n_sideband, sideband_lost, late;
