@@ -249,7 +249,6 @@ static int add_sample(struct builder *b, size_t number, bool *guessed)
 	struct flame *f = b->flame;
 	const struct stacks *s = f->stacks;
 	const struct stacks_sample *sample = &s->samples[number];
-	const uint32_t *ids = s->location_ids + sample->first_location;
 	int64_t value[FLAME_TYPES];
 	uint32_t at = 0;
 	bool cut = false, any = false;
@@ -268,7 +267,7 @@ static int add_sample(struct builder *b, size_t number, bool *guessed)
 	for (uint32_t i = sample->n_locations; !err && !cut && i-- > 0;) {
 		uint32_t above = at;
 
-		err = enter_location(b, ids[i], &at, &cut);
+		err = enter_location(b, s->location_ids[sample->first_location + i], &at, &cut);
 		/*
 		 * All functions inlined at this address are guessed, too, because the guess was the
 		 * address.
