@@ -122,6 +122,8 @@ static int unpack_shf(const uint8_t *raw, uint64_t raw_size, uint64_t cap, uint8
 	uw_bytes_skip(&b, 8);
 	if (b.err)
 		return b.err;
+	if (full > cap)
+		return -EFBIG;
 	if (type == ELFCOMPRESS_ZLIB)
 		err = uw_unpack_zlib(b.pos, uw_bytes_left(&b), full, cap, out);
 	else if (type == ELFCOMPRESS_ZSTD)
@@ -161,7 +163,7 @@ int uw_elf_section_read(const struct uw_elf *elf, const Elf64_Shdr *section, uin
 	if (section->sh_type == SHT_NOBITS || !section->sh_size)
 		return -ENOENT;
 	if (section->sh_size > cap)
-		return -ENOTSUP;
+		return -EFBIG;
 	err = uw_source_load(&elf->source, section->sh_offset, section->sh_size, 1, &raw);
 	if (err)
 		return err;

@@ -75,7 +75,7 @@ const Elf64_Shdr *uw_elf_section(const struct uw_elf *elf, const char *name);
 /*
  * Read a section of a file of the 64-bit class into memory that the caller frees. The bytes are
  * decompressed if the section has SHF_COMPRESSED or is named .zdebug_…. -ENOENT the section is
- * empty, -ENOTSUP it has more than cap bytes or an unknown compression, -EBADMSG, -ENOMEM, or a
+ * empty, -EFBIG it has more than cap bytes, -ENOTSUP an unknown compression, -EBADMSG, -ENOMEM, or a
  * code of uw_unpack_reserve.
  */
 int uw_elf_section_read(const struct uw_elf *elf, const Elf64_Shdr *section, uint64_t cap,

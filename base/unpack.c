@@ -1,7 +1,7 @@
 /* base/unpack.c: decompresses sections and embedded files: zlib, zstd and xz. */
 #include "base/unpack.h"
 
-#include "unwinder/unwinder.h"
+#include "base/limits.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -27,9 +27,8 @@
  * What threads with a stop function may have read and unpacked, in all: large sections in work and
  * those that opened files keep. Such threads read files of strangers; when they are abandoned, they
  * hold what they have until they notice, and others begin meanwhile. A user can make any number of
- * files that unpack to 256 MiB. Blocks below LARGE are not counted.
+ * files that unpack to 256 MiB. The limit is held_bytes. Blocks below LARGE are not counted.
  */
-#define HELD_MAX  ((uint64_t)384 << 20)
 #define LARGE	  ((uint64_t)4 << 20)
 #define HELD_WAIT ((struct timespec){ .tv_nsec = 1000000 })
 
@@ -60,18 +59,20 @@ bool uw_unpack_is_stopped(void)
 
 int uw_unpack_reserve(uint64_t size)
 {
+	const uint64_t most = uw_limit(held_bytes);
 	uint64_t now = atomic_load(&held);
 
 	if (!unless.stop || size < LARGE)
 		return 0;
 	for (;;) {
-		if (size > HELD_MAX || unless.held + atomic_load(&retained) > HELD_MAX - size) {
+		if (size > most || unless.held + atomic_load(&retained) > most - size) {
 			unless.refused = true;
+			uw_limit_reach(held_bytes);
 			return -E2BIG;
 		}
 		if (uw_unpack_is_stopped())
 			return -ECANCELED;
-		if (now > HELD_MAX - size) {
+		if (now > most - size) {
 			(void)nanosleep(&HELD_WAIT, NULL);
 			now = atomic_load(&held);
 		} else if (atomic_compare_exchange_weak(&held, &now, now + size)) {

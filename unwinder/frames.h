@@ -60,6 +60,7 @@ enum uw_stop {
 	UW_STOP_COMPAT,		/* 32-bit code under a 64-bit kernel, which is not supported */
 	/* a zero frame pointer or return address, without proof of the end */
 	UW_STOP_GUESS_ENDED,
+	UW_STOP_LIMIT, /* the unwind information takes more work than limits.h allows */
 	UW_STOP_N
 };
 

@@ -3,8 +3,9 @@
  *
  * The library takes unwind sections, registers and captured memory, and returns
  * stack frames. It never opens a path, prints or exits. Its only mutable global
- * state is two counters that number objects and spaces. A sample can be unwound
- * on any host: an x86_64 sample on an aarch64 machine, for example.
+ * state is two counters that number objects and spaces, the limits and how often
+ * they were reached (unwinder/limits.h), and what threads hold (uw_unpack_unless).
+ * A sample can be unwound on any host: an x86_64 sample on an aarch64 machine, for example.
  *
  * Addresses: `pc` is where a thread is, `ra` is a return address, `lookup` is the
  * address to look up rules and symbols with (pc, or ra - 1), `vaddr` is an address
@@ -26,6 +27,7 @@
 
 /* Files. */
 #include "unwinder/file_bytes.h"
+#include "unwinder/limits.h"
 #include "unwinder/objects.h"
 
 /* Processes: what is mapped, what they registered, their threads. */

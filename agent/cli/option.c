@@ -147,7 +147,7 @@ int option_read(const struct option_table *table, int argc, char *const *argv, v
 		const struct option_row *row = c == '?' ? NULL : row_of(table, c);
 		int err = row ? row->set((char *)options + row->at, row->name, optarg) : -EINVAL;
 
-		if (err < 0)
+		if (err)
 			return err;
 		if (row->set == option_show_help) {
 			option_help(table, stdout);

@@ -14,7 +14,8 @@
 /*
  * Take an option: store text, its argument, in what `to` points to. text is NULL if there is no
  * argument; it is borrowed from the command line and may be modified. option is the row's name, for
- * messages. Return 0, or a negative code after reporting what is wrong.
+ * messages. Return 0; 1 after printing what was asked for, which ends the command; or a negative code
+ * after reporting what is wrong.
  */
 typedef int (*option_fn)(void *to, const char *option, char *text);
 
@@ -74,7 +75,7 @@ int option_show_help(void *to, const char *option, char *text);
 
 /*
  * Read the options of a command line into the options of the command; optind is then the index of
- * the first argument. Return 0; 1 after --help was asked for and printed; or a negative code after
+ * the first argument. Return 0; 1 after --help or the like was printed; or a negative code after
  * reporting what is wrong.
  */
 int option_read(const struct option_table *table, int argc, char *const *argv, void *options);

@@ -3,6 +3,7 @@
 
 #include "agent/export/json.h"
 #include "agent/export/output.h"
+#include "agent/limits.h"
 #include "agent/live/live.h"
 #include "agent/log.h"
 #include "agent/textbuf.h"
@@ -267,6 +268,19 @@ static void write_events(struct stats *stats, FILE *out)
 	(void)fprintf(out, "]");
 }
 
+/* Write how often each limit was reached: things refused, or unused things that went. */
+static void write_limits(FILE *out)
+{
+	size_t n;
+	const struct limits_row *rows = limits_rows(&n);
+
+	(void)fprintf(out, ",\n \"limits\": {");
+	for (size_t i = 0; i < n; i++)
+		(void)fprintf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", rows[i].name,
+			      limits_count(&rows[i]));
+	(void)fprintf(out, "}");
+}
+
 /*
  * Write the whole JSON document. CPUs on which nothing fired are left out. Return 0 or a negative
  * code.
@@ -295,6 +309,7 @@ static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FI
 		      totals.sideband, totals.sideband_lost, totals.late, totals.in_ring_ns,
 		      totals.allocators, totals.runs, totals.run_ns);
 	fields(out, "reuse", reused, N(reused));
+	write_limits(out);
 	write_events(stats, out);
 	if (stats->not_written)
 		(void)fprintf(out, ",\n \"not_written\": %" PRIu64, stats->not_written);

@@ -49,6 +49,7 @@ void stats_off_cpu_text(struct stats *stats, char *out, size_t size);
  * the numbers of frames that were walked and that were taken over from the thread's last sample.
  * "in_ring_ns" is the longest time that a sample was in the kernel's ring: the time for which offwind
  * did not keep up.
+ * "limits" has how often each limit of agent/limits.h was reached.
  * Return 0, or a negative code after reporting it.
  */
 int stats_write(struct stats *stats, const struct pipeline_reuse *reuse, const char *path);

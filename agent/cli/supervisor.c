@@ -6,6 +6,7 @@
 #include "agent/clock.h"
 #include "agent/export/output.h"
 #include "agent/export/windows.h"
+#include "agent/limits.h"
 #include "agent/live/capture.h"
 #include "agent/log.h"
 #include "agent/opener/request.h"
@@ -56,11 +57,6 @@
 #define STOP_TURNS 400
 /* A worker that does not go on for so many seconds is ended. */
 #define SILENT_S 30
-/*
- * What a recording's worker may allocate. The programs of a machine take some tens of megabytes, and
- * debug information of some gigabytes goes to an unnamed file.
- */
-#define LIVE_MEMORY (UINT64_C(2) << 30)
 /* Workers that may die before the command fails; while recording, so many within an hour. */
 #define DEATHS_MAX 8
 #define DEATHS_NS  (UINT64_C(3600) * 1000000000)
@@ -573,8 +569,12 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 {
 	(void)prctl(PR_SET_NAME, "offwind-worker");
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/*
+	 * The programs of a machine take some tens of megabytes, and debug information of some
+	 * gigabytes goes to an unnamed file.
+	 */
 	if (s->live)
-		sandbox_limit_memory(LIVE_MEMORY);
+		sandbox_limit_memory(limits.memory_bytes);
 	for (size_t i = 0; i < N_PASSED; i++)
 		(void)sigaction(passed[i], &s->before[i], NULL);
 	leave_stops();

@@ -3,6 +3,7 @@
  * ended.
  */
 #include "agent/cli/input.h"
+#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/cli/supervisor.h"
 #include "agent/cli/walking.h"
@@ -206,6 +207,7 @@ static const struct option_row option_rows[] = {
 	WALKING_SCAN(struct options),
 	WALKING_NO_DEMANGLE(struct options),
 	WALKING_NO_LINES_HIDDEN(struct options),
+	LIMIT_OPTION,
 	WALKING_STORE(struct options),
 	OPTION_QUIET,
 	OPTION_HELP,

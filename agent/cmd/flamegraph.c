@@ -1,6 +1,7 @@
 /*
  * agent/cmd/flamegraph.c: the flamegraph command: writes profiles as a flame graph for browsers.
  */
+#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/cli/selection.h"
 #include "agent/cli/supervisor.h"
@@ -82,6 +83,7 @@ static const struct option_row option_rows[] = {
 	  .set = pick_time, AT(pick), .column = 26 },
 	{ "--title", 0, "TEXT", "set the page's title (default: the profiles' names)",
 	  .set = option_text, AT(title) },
+	LIMIT_OPTION,
 	OPTION_HELP,
 };
 

@@ -1,6 +1,7 @@
 /* agent/cmd/main.c: runs the subcommand that the command line names. */
 #include "agent/cmd/cmd.h"
 #include "agent/hash.h"
+#include "agent/limits.h"
 
 #include "agent/log.h"
 
@@ -129,6 +130,7 @@ int main(int argc, char **argv)
 	 */
 	if (rc != CMD_DONE && log_reader_left())
 		rc = 128 + SIGPIPE;
+	limits_say();
 	log_end();
 	return rc;
 }

@@ -12,6 +12,7 @@
 #include "agent/export/export.h"
 #include "agent/export/output.h"
 #include "agent/export/profile/tree.h"
+#include "agent/limits.h"
 #include "agent/log.h"
 #include "agent/role/files.h"
 #include "agent/sanitize.h"
@@ -27,10 +28,9 @@
 #include <unistd.h>
 
 enum {
-	PROFILE_MAX = 256 << 20, /* most bytes of an unpacked profile */
-	FAULTS_MAX = 20,	 /* most faults that --check prints */
-	COMMENTS_MAX = 32,	 /* most comments that are printed */
-	DEPTH_MAX = 64,		 /* most levels of a tree */
+	FAULTS_MAX = 20,   /* most faults that --check prints */
+	COMMENTS_MAX = 32, /* most comments that are printed */
+	DEPTH_MAX = 64,	   /* most levels of a tree */
 };
 
 /* ---- tables --------------------------------------------------------------------- */
@@ -322,7 +322,9 @@ static int check(const char *path)
 		log_error("%s: %s", path, strerror(-err));
 		return err;
 	}
-	err = pprof_read(fd, PROFILE_MAX, &file, error);
+	err = pprof_read(fd, (size_t)limits.profile_bytes, &file, error);
+	if (err == -EFBIG)
+		limits_reach(profile_bytes, 1);
 	(void)close(fd);
 	if (err)
 		log_error("%s: %s", path, error);

@@ -2,6 +2,7 @@
 #include "agent/cmd/report_options.h"
 
 #include "agent/cli/input.h"
+#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/log.h"
 
@@ -173,6 +174,7 @@ static const struct option_row option_rows[] = {
 	{ "--json", 0, NULL, "print the table and its header as one JSON object",
 	  .set = option_true, AT(json) },
 	{ "--check", 0, NULL, "only check the files, strictly", .set = option_true, AT(check) },
+	LIMIT_OPTION,
 	OPTION_HELP,
 };
 

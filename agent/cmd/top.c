@@ -1,6 +1,7 @@
 /* agent/cmd/top.c: the top command: shows what the system runs right now, on a terminal. */
 #include "agent/cli/columns.h"
 #include "agent/cli/input.h"
+#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/cli/screen.h"
 #include "agent/cli/supervisor.h"
@@ -633,6 +634,7 @@ static const struct option_row option_rows[] = {
 	{ "--no-cache", 0, NULL, "as for record", .set = option_true, AT(walking.no_cache) },
 	WALKING_NO_LINES_HIDDEN(struct options),
 	{ "--debug-dir", 0, "DIR", .set = option_text, AT(walking.pipeline.debug_dir) },
+	LIMIT_OPTION,
 	OPTION_HELP,
 };
 

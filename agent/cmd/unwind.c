@@ -3,6 +3,7 @@
 
 #include "agent/cli/advice.h"
 #include "agent/cli/input.h"
+#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/cli/pick.h"
 #include "agent/cli/supervisor.h"
@@ -429,6 +430,7 @@ static const struct option_row option_rows[] = {
 	  .set = option_true, AT(lines) },
 	WALKING_NO_DEMANGLE(struct options),
 	WALKING_NO_LINES(struct options),
+	LIMIT_OPTION,
 	WALKING_STORE(struct options),
 	OPTION_QUIET,
 	OPTION_VERBOSE,

@@ -6,6 +6,7 @@
 #include "agent/array.h"
 #include "agent/errand.h"
 #include "agent/hash.h"
+#include "agent/limits.h"
 #include "agent/pipeline/kernel_names.h"
 #include "agent/pipeline/module_symbols.h"
 #include "agent/process/modules.h"
@@ -35,13 +36,6 @@ struct places { /* a block of places; blocks never move */
 	size_t n;
 	struct name_place list[];
 };
-
-/*
- * Limits of what is cached: addresses, about 20 MB of names (one minute of a compiler has 30,000), and
- * modules, each of which has a symbol table.
- */
-#define ADDRESSES_MAX ((size_t)1 << 17)
-#define MODULES_MAX   ((size_t)1 << 10)
 
 struct names {
 	struct symbols symbols;
@@ -118,9 +112,17 @@ void names_bound(struct names **names)
 	const struct names *old = *names;
 	struct names *new;
 
-	if ((old->n_cached <= ADDRESSES_MAX && old->symbols.n_made <= MODULES_MAX) ||
+	/*
+	 * 131,072 addresses have about 20 MB of names; one minute of a compiler has 30,000. Each module
+	 * has a symbol table.
+	 */
+	if ((old->n_cached <= limits.addresses && old->symbols.n_made <= limits.symbol_tables) ||
 	    errands_left() || names_new(old->symbols.opener, old->kernel.info, old->demangle, &new))
 		return;
+	if (old->n_cached > limits.addresses)
+		limits_reach(addresses, 1);
+	if (old->symbols.n_made > limits.symbol_tables)
+		limits_reach(symbol_tables, 1);
 	new->lines = old->lines;
 	new->inlined = old->inlined;
 	new->symbols.store = old->symbols.store;
@@ -130,10 +132,20 @@ void names_bound(struct names **names)
 	*names = new;
 }
 
-/* Return a copy of the text in the string pool. NULL when out of memory. */
+/* Return a copy of the text in the string pool, cut to the limit. NULL when out of memory. */
 static const char *keep(struct names *names, const char *text)
 {
-	return strings_keep(&names->strings, text, strlen(text));
+	size_t n = strlen(text);
+	const char *stored;
+	char *cut;
+
+	if (n <= limits.name_bytes)
+		return strings_keep(&names->strings, text, n);
+	limits_reach(name_bytes, 1);
+	cut = sym_sanitize(text, n, (size_t)limits.name_bytes);
+	stored = cut ? strings_keep(&names->strings, cut, strlen(cut)) : NULL;
+	free(cut);
+	return stored;
 }
 
 /* Name a kernel address. c->in is "[kernel]" or the kernel module. */

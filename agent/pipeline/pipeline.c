@@ -4,6 +4,7 @@
 #include "agent/pipeline/pipeline.h"
 
 #include "agent/ending.h"
+#include "agent/limits.h"
 #include "agent/pipeline/pipeline_internal.h"
 #include "agent/process/generated.h"
 #include "agent/role/reading.h"
@@ -14,12 +15,6 @@
 #include <stdlib.h>
 
 #define COMPILE_EVERY 256 /* samples between two checks for objects that are worth a table */
-
-/*
- * Memory for walk histories: for some thousand ordinary threads, or for ten threads 8,192 frames
- * deep.
- */
-#define HISTORY_BYTES ((size_t)8 << 20)
 
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
 		 struct pipeline **out)
@@ -39,7 +34,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		return -ENOMEM;
 	p->options = *options;
 	if (!p->options.max_frames)
-		p->options.max_frames = 1024;
+		p->options.max_frames = (size_t)limits.frames;
 	p->info = info;
 	max = MAX_KERNEL_FRAMES + p->options.max_frames;
 	/*
@@ -88,7 +83,8 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err && options->fold)
 		err = fold_new(options->separate, &p->fold);
 	if (!err && (pipeline_only_folds(options) || options->verify_reuse))
-		err = uw_history_new(p->options.max_frames, HISTORY_BYTES, &p->history);
+		err = uw_history_new(p->options.max_frames, (size_t)limits.history_bytes,
+				     &p->history);
 	if (err) {
 		pipeline_free(p);
 		return err;
@@ -230,6 +226,8 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	p->now.captured++;
 	p->now.unwound++;
 	p->now.stop[walked.stop]++;
+	if (walked.stop == UW_STOP_MAX_FRAMES)
+		limits_reach(frames, 1);
 	p->now.cut += s->stack_cut;
 	if (p->number % COMPILE_EVERY == 0)
 		modules_compile(p->modules);

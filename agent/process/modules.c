@@ -5,6 +5,7 @@
 
 #include "agent/array.h"
 #include "agent/errand.h"
+#include "agent/limits.h"
 #include "agent/process/modules_internal.h"
 #include "symbolizer/symbolizer.h"
 
@@ -26,23 +27,10 @@
 #define BYTES_A_READ 2048
 
 /*
- * While recording, so many files of ended processes stay open, for programs that are run again and
- * again; parking begins at the larger number, so that it is not done for every file.
+ * A deleted file cannot be opened again: these are closed only beyond their own limit, or beyond this
+ * part of the files that this process may have open.
  */
-#define UNUSED_MAX  512
-#define UNUSED_LEFT 256
-/*
- * A deleted file cannot be opened again: these are closed only beyond this number, or beyond a part of
- * the files that this process may have open.
- */
-#define DELETED_MAX  4096
 #define DELETED_PART 4
-/*
- * So many modules without a process stay known, of about 1 KiB each; forgetting begins at the larger
- * number. A file that is run again after it was forgotten is only opened again.
- */
-#define KNOWN_MAX  4096
-#define KNOWN_LEFT 2048
 /*
  * What ended processes registered about their code can take 1 MiB each, so after this number of new
  * processes that generate code, the ended ones are sought.
@@ -118,10 +106,11 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 	modules->opener = opener;
 	modules->info = info;
 	modules->pin = pin;
-	modules->park_from = UNUSED_MAX;
-	modules->forget_from = KNOWN_MAX;
-	modules->deleted_max = DELETED_MAX;
-	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur / DELETED_PART < DELETED_MAX)
+	modules->park_from = limits.open_files;
+	modules->forget_from = limits.modules;
+	modules->deleted_max = limits.deleted_files;
+	if (!getrlimit(RLIMIT_NOFILE, &limit) &&
+	    limit.rlim_cur / DELETED_PART < modules->deleted_max)
 		modules->deleted_max = limit.rlim_cur / DELETED_PART;
 	modules->kernel = add(modules, MODULE_KERNEL, "[kernel]");
 	modules->unknown = add(modules, MODULE_OTHER, "[unknown]");
@@ -460,13 +449,22 @@ static bool is_unlinked(const struct known *k)
 }
 
 /*
+ * Closing and forgetting begins at a limit and goes on to half of it, so that it is not done for
+ * every file. A file that is run again is opened again.
+ */
+static size_t left_of(uint64_t limit)
+{
+	return (size_t)limit / 2;
+}
+
+/*
  * Close files that no process has mapped. unused has room for all modules. A thread that was left
  * behind may still read a file that names are found in.
  */
 static void close_files(struct modules *modules, struct known **unused)
 {
 	bool left = errands_left();
-	size_t n = 0, n_parked = 0, n_deleted = 0;
+	size_t n = 0, n_parked = 0, n_deleted = 0, most = left_of(limits.open_files);
 
 	modules->n_open = 0;
 	for (size_t i = 0; i < modules->n; i++) {
@@ -482,27 +480,30 @@ static void close_files(struct modules *modules, struct known **unused)
 			unused[n++] = k;
 		}
 	}
-	if (n > UNUSED_LEFT)
+	if (n > most)
 		qsort(unused, n, sizeof(*unused), by_use);
-	for (size_t i = 0; i + UNUSED_LEFT < n; i++) {
+	for (size_t i = 0; i + most < n; i++) {
 		bool unlinked = unused[i]->unlinked;
 		bool close_it = !unlinked || n_deleted > modules->deleted_max;
 
 		park(unused[i], close_it);
 		n_deleted -= unlinked && close_it;
 		n_parked += close_it;
+		if (unlinked && close_it)
+			limits_reach(deleted_files, 1);
 	}
+	limits_reach(open_files, n_parked);
 	modules->n_open -= n_parked;
-	modules->park_from = modules->n_open + UNUSED_MAX - UNUSED_LEFT;
+	modules->park_from = modules->n_open + limits.open_files - most;
 }
 
 /*
- * Forget modules that nothing refers to, the longest unused first, down to KNOWN_LEFT. unused has
+ * Forget modules that nothing refers to, the longest unused first. unused has
  * room for all modules.
  */
 static void forget(struct modules *modules, struct known **unused)
 {
-	size_t n = 0, left = 0;
+	size_t n = 0, left = 0, most = left_of(limits.modules);
 
 	for (size_t i = 0; i < modules->n; i++) {
 		struct known *k = modules->known[i];
@@ -511,18 +512,19 @@ static void forget(struct modules *modules, struct known **unused)
 		    k != modules->kernel && k != modules->unknown)
 			unused[n++] = k;
 	}
-	if (n > KNOWN_LEFT) {
+	if (n > most) {
 		qsort(unused, n, sizeof(*unused), by_use);
-		for (size_t i = 0; i + KNOWN_LEFT < n; i++) {
+		for (size_t i = 0; i + most < n; i++) {
 			modules->n_open -= unused[i]->fd >= 0;
 			modules_remove(modules, unused[i]);
 		}
+		limits_reach(modules, n - most);
 	}
 	for (size_t i = 0; i < modules->n_waiting; i++)
 		if (modules->known[modules->waiting[i]])
 			modules->waiting[left++] = modules->waiting[i];
 	modules->n_waiting = left;
-	modules->forget_from = modules->n_known + KNOWN_MAX - KNOWN_LEFT;
+	modules->forget_from = modules->n_known + limits.modules - most;
 }
 
 /* Without memory nothing is closed or forgotten, and it is tried again later. */

@@ -6,6 +6,7 @@
 
 #include "agent/array.h"
 #include "agent/hash.h"
+#include "agent/limits.h"
 #include "agent/log.h"
 #include "symbolizer/symbolizer.h"
 
@@ -21,16 +22,6 @@
  */
 #define LINGER_NS UINT64_C(2000000000)
 
-/*
- * Limit on the mappings of all processes together, some 300 MB: fifty times those of a busy
- * machine. Only a forged recording exceeds it: there, a fork event costs 56 bytes and copies all
- * mappings of the parent.
- */
-#define MAPPINGS_MAX ((size_t)4 << 20)
-
-/* Names of threads that are stored before the unused ones are sought; a busy machine has hundreds. */
-#define NAMES_MAX 4096
-
 struct process {
 	uint32_t pid;
 	uint32_t n_tasks; /* tasks in by_tid */
@@ -38,6 +29,7 @@ struct process {
 	struct uw_space *space;
 	bool generates; /* as in struct thread, like files */
 	uint64_t files;
+	size_t next_forgotten; /* index of a mapping, see bound_mappings */
 };
 
 struct task {
@@ -69,8 +61,8 @@ struct processes {
 	struct end *ends; /* ring buffer, in the order of the events */
 	size_t first_end, n_ends, room_ends;
 	uint64_t n_events;
-	size_t n_mappings; /* in all spaces together */
-	bool full;	   /* the limit was reached and logged */
+	size_t n_mappings;	 /* in all spaces together */
+	uint32_t next_forgotten; /* index of a process, see bound_processes */
 };
 
 void processes_use(struct processes *p, const struct uw_steppers *steppers)
@@ -86,7 +78,7 @@ int processes_new(uint16_t machine, struct modules *modules, struct processes **
 		return -ENOMEM;
 	p->machine = machine;
 	p->modules = modules;
-	p->forget_names_from = NAMES_MAX;
+	p->forget_names_from = limits.thread_names;
 	*out = p;
 	return 0;
 }
@@ -135,12 +127,17 @@ bool processes_names_are_many(const struct processes *p)
 
 void processes_forget_names(struct processes *p)
 {
+	size_t before;
+
 	for (uint32_t i = 0; i < p->n_processes; i++)
 		strings_mark(p->processes[i].comm);
 	for (uint32_t i = 0; i < p->n_tasks; i++)
 		strings_mark(p->tasks[i].comm);
+	before = p->comms.n;
 	strings_sweep(&p->comms);
-	p->forget_names_from = 2 * p->comms.n + NAMES_MAX;
+	limits_reach(thread_names, before - p->comms.n);
+	/* Not at every name if many are in use. */
+	p->forget_names_from = 2 * p->comms.n + limits.thread_names;
 }
 
 /* ---- the two arrays ---------------------------------------------------------- */
@@ -167,21 +164,67 @@ static size_t mappings_of(const struct uw_space *space)
 	return n;
 }
 
-/* Return whether n more mappings would exceed the limit. Logs a warning the first time. */
-static bool too_many(struct processes *p, size_t n)
+/*
+ * Return whether n more mappings of all processes together would exceed the limit, and count them then.
+ * The default, some 300 MB, is fifty times the mappings of a busy machine. Only a forged recording
+ * exceeds it: there, a fork event costs 56 bytes and copies all mappings of the parent.
+ */
+static bool too_many(const struct processes *p, size_t n)
 {
-	if (p->n_mappings <= MAPPINGS_MAX && n <= MAPPINGS_MAX - p->n_mappings)
+	if (p->n_mappings <= limits.all_mappings && n <= limits.all_mappings - p->n_mappings)
 		return false;
-	if (!p->full)
-		log_warning("more than %zu mappings at once; what is beyond is left out",
-			    MAPPINGS_MAX);
-	p->full = true;
+	limits_reach(all_mappings, n);
 	return true;
+}
+
+/*
+ * Make room in a process that has as many mappings as it may: forget an older mapping of generated code
+ * or of data. No event says that memory was unmapped, so a process that generates code here and there
+ * seems to have more and more of it. Files with code stay, unless nothing else is found near. The next
+ * one to forget is the one after the last, so that each has its turn. -ENOMEM.
+ */
+static int bound_mappings(struct process *process)
+{
+	int err = 0;
+
+	/* The new one may split an older one in two. */
+	for (;;) {
+		size_t n;
+		const struct uw_mapping *mappings = uw_space_mappings(process->space, &n),
+					*m = NULL;
+
+		if (err || n + 2 <= limits.mappings)
+			return err;
+		limits_reach(mappings, 1);
+		for (size_t i = 0; i < 64; i++) {
+			m = &mappings[(process->next_forgotten + i) % n];
+			if (m->kind != UW_MAPPING_FILE || !(m->prot & PROT_EXEC))
+				break;
+		}
+		process->next_forgotten = (size_t)(m - mappings) + 1;
+		err = uw_space_unmap(process->space, m->start, m->end);
+	}
+}
+
+static void remove_all(struct processes *p, uint32_t pid);
+
+/*
+ * Make room for one more process. Ended processes are forgotten after a while, unless the notices of
+ * their ends were lost. The next one to forget is the one after the last, so that each has its turn.
+ */
+static void bound_processes(struct processes *p)
+{
+	if (p->n_processes < limits.processes)
+		return;
+	limits_reach(processes, 1);
+	p->next_forgotten %= p->n_processes;
+	remove_all(p, p->processes[p->next_forgotten++].pid);
 }
 
 /* Add a process. Takes ownership of space, also on failure. */
 static int add_process(struct processes *p, uint32_t pid, const char *comm, struct uw_space *space)
 {
+	bound_processes(p);
 	if (array_grow(p->processes, p->n_processes, p->room_processes) ||
 	    uw_hash_add(&p->by_pid, hash_u64(0, pid), p->n_processes)) {
 		uw_space_free(space);
@@ -440,6 +483,7 @@ static int map(struct processes *p, struct process *process, const struct event 
 	const struct event_mapping *m = &event->mapping;
 	struct uw_mapping mapping = { .start = m->start, .end = m->end, .prot = m->prot };
 	struct module *module;
+	int err;
 
 	/*
 	 * Read-only file data can be read from the file later. Writable data is only known as
@@ -462,7 +506,8 @@ static int map(struct processes *p, struct process *process, const struct event 
 	mapping.user = module;
 	/* Kernels report an address as the offset of mappings without a file; do not use it. */
 	mapping.off = module->kind == MODULE_FILE ? m->off : 0;
-	return uw_space_map(space, &mapping);
+	err = bound_mappings(process);
+	return err ? err : uw_space_map(space, &mapping);
 }
 
 /* Apply a mapping event and keep count of all mappings. The kernel's own mappings are ignored. */

@@ -2,6 +2,7 @@
 #include "symbolizer/dwarf/dwarf_line.h"
 
 #include "base/growth.h"
+#include "base/limits.h"
 #include "base/search.h"
 
 #include <dwarf.h>
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 
 /* The line program of a unit with a million lines has some 4 MB. */
-#define PROGRAM_MAX ((uint64_t)256 << 20)
-#define ROWS_MAX    ((size_t)16 << 20)
+#define PROGRAM_MAX   ((uint64_t)256 << 20)
+#define SEQUENCES_MAX ((size_t)16 << 20)
 
 struct program {
 	struct dw_line_lists lists; /* the bytes, and what their header states */
@@ -52,7 +53,9 @@ static inline int push_row(struct program *p, uint64_t addr, uint32_t file, uint
 			return 0;
 		}
 	}
-	err = UW_ARRAY_GROW(t->rows, t->n_rows, p->room, ROWS_MAX);
+	err = UW_ARRAY_GROW(t->rows, t->n_rows, p->room, uw_limit(lines));
+	if (err == -E2BIG)
+		uw_limit_reach(lines);
 	if (err)
 		return err;
 	t->rows[t->n_rows++] = (struct dw_row){ .addr = addr, .file = file, .line = line };
@@ -271,7 +274,8 @@ static int end_sequence(struct program *p)
 	    (!t->rows[p->first].addr || t->rows[p->first].addr >= UINT64_MAX - 1))
 		t->n_rows = p->first;
 	if (p->first < t->n_rows) {
-		int err = UW_ARRAY_GROW(p->sequences, p->n_sequences, p->room_sequences, ROWS_MAX);
+		int err = UW_ARRAY_GROW(p->sequences, p->n_sequences, p->room_sequences,
+					SEQUENCES_MAX);
 
 		if (err)
 			return err;

@@ -3,6 +3,7 @@
 
 #include "base/elf_machine.h"
 #include "base/growth.h"
+#include "base/limits.h"
 #include "base/search.h"
 #include "base/text.h"
 #include "base/unpack.h"
@@ -104,7 +105,15 @@ int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t
 		leave_out(b, addr);
 		return 0;
 	}
-	err = UW_ARRAY_GROW(b->entries, b->n_entries, b->room, SYM_ENTRIES_MAX);
+	err = UW_ARRAY_GROW(b->entries, b->n_entries, b->room, uw_limit(symbols));
+	if (err == -E2BIG) {
+		/*
+		 * Some of the symbols would give wrong names: one without a size ends where the next
+		 * one begins.
+		 */
+		uw_limit_reach(symbols);
+		return -EFBIG;
+	}
 	if (err)
 		return err;
 	b->name_bytes += length == SYM_UNMEASURED ? 0 : length + 1;

@@ -1,6 +1,7 @@
 /* symbolizer/elf/section.c: reads, maps and unpacks sections of debug information. */
 #include "symbolizer/elf/section.h"
 
+#include "base/limits.h"
 #include "base/unpack.h"
 #include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"
@@ -19,8 +20,7 @@
 #include <zstd.h>
 
 /* A section that unpacks to more than this goes to a file. */
-#define MEMORY_MAX   ((uint64_t)8 << 20)
-#define UNPACKED_MAX ((uint64_t)8 << 30)
+#define MEMORY_MAX ((uint64_t)8 << 20)
 /*
  * Limit on the compression ratio. Debug information packs to a fifth, repeated strings to a
  * thirtieth.
@@ -320,7 +320,7 @@ static int unpack(const struct uw_source *packed, uint64_t type, uint64_t size,
 		return -ENOTSUP;
 	if (!packed->size)
 		return -EBADMSG;
-	if (size > UNPACKED_MAX || size / RATIO_MAX > packed->size)
+	if (uw_limit_exceeded(debug_bytes, size) || size / RATIO_MAX > packed->size)
 		return -E2BIG;
 	if (size <= MEMORY_MAX) {
 		sink.bytes = malloc(size + 1);

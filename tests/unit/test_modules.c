@@ -4,6 +4,8 @@
  */
 #include "agent/process/modules.h"
 
+#include "agent/limits.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +135,66 @@ static void test_unused_files_are_closed(struct modules *modules)
 	CHECK(resolves(modules, map(modules, 0)), "and mapped again");
 }
 
+/* Map file i of an own name, in the process with that number. */
+static struct module *map_named(struct modules *modules, uint32_t pid, uint64_t i, const char *path)
+{
+	const struct event_mapping mapping = {
+		.start = 0x1000, .end = 0x2000, .inode = i, .path = path
+	};
+
+	return modules_get(modules, pid, &mapping);
+}
+
+static void test_unused_modules_are_forgotten(struct modules *modules)
+{
+	enum { MOST = 64 };
+	const uint32_t pid = (uint32_t)getpid();
+	const struct limits defaults = limits;
+	struct module *mapped, *counted, *used, *code;
+	uint64_t serial;
+	uint32_t ids = 0;
+	size_t before = modules_count(modules);
+
+	limits.modules = MOST;
+	limits_counts.modules = 0;
+	modules_park(modules); /* from here on, by the new limit */
+	mapped = map_named(modules, pid, 1, "/none/mapped");
+	counted = map_named(modules, pid, 2, "/none/counted");
+	used = map_named(modules, pid, 3, "/none/used");
+	code = map_named(modules, 1u << 23, 0, "");
+	CHECK(mapped && counted && used && code && code->kind == MODULE_JIT, "modules");
+	module_use(used);
+	serial = used->serial;
+	for (uint64_t i = 0; i < 20 * MOST; i++) {
+		struct module *m = map_named(modules, pid, i + 100, "/none/other");
+
+		CHECK(m && m->serial > serial, "no serial is used twice");
+		ids = m && m->id > ids ? m->id : ids;
+		if (!modules_are_many(modules))
+			continue;
+		modules_note(mapped);
+		modules_note_counted(counted);
+		modules_park(modules);
+	}
+	CHECK(modules_known(modules) < 3 * MOST, "they do not pile up");
+	CHECK(ids < before + 3 * MOST && modules_count(modules) < before + 3 * MOST,
+	      "ids are used again");
+	CHECK(limits_counts.modules > 10 * MOST, "each that went is counted");
+	/* With ASan, the first two are also read. */
+	CHECK(map_named(modules, pid, 1, "/none/mapped") == mapped, "a process has it");
+	CHECK(map_named(modules, pid, 2, "/none/counted") == counted, "a profile has it");
+	CHECK(map_named(modules, pid, 3, "/none/used") == used && used->serial == serial,
+	      "a cache has it");
+	for (size_t i = 0; i < modules_count(modules); i++) {
+		const struct module *m = modules_at(modules, i);
+
+		CHECK(!m || m->id == i, "each has its own id");
+		CHECK(!m || m->kind != MODULE_JIT, "generated code went");
+	}
+	module_unuse(used);
+	limits = defaults;
+}
+
 int main(void)
 {
 	struct source_info info = { .kind = "live" };
@@ -149,6 +211,7 @@ int main(void)
 	make_files();
 	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
 	test_unused_files_are_closed(modules);
+	test_unused_modules_are_forgotten(modules);
 	modules_free(modules);
 	opener_free(opener);
 	for (int i = 0; i < FILES; i++)

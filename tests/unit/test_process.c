@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "agent/hash.h"
+#include "agent/limits.h"
 #include "agent/log.h"
 #include "tests/check.h"
 
@@ -339,8 +341,10 @@ static void test_many_processes_come_and_go(void)
 static void test_forks_of_large_processes_are_bounded(void)
 {
 	enum { MAPPINGS = 100000, FORKS = 60 };
+	const struct limits defaults = limits;
 	uint32_t with = 0;
 
+	limits.mappings = 2 * MAPPINGS;
 	begin();
 	for (uint32_t i = 0; i < MAPPINGS; i++)
 		map(1, 0x10000 + i * 0x2000ull, 0x11000 + i * 0x2000ull, 0, "/a");
@@ -355,7 +359,98 @@ static void test_forks_of_large_processes_are_bounded(void)
 	put((struct event){ .type = EVENT_EXEC, .pid = 101, .tid = 101 });
 	fork_task(1, 1, 900, 900);
 	CHECK(!strcmp(at(900, 0x10800), "/a+800"), "where others went there is room again");
+	CHECK(limits_counts.all_mappings, "what was left out is counted");
 	end();
+	limits = defaults;
+}
+
+static size_t count_mappings(uint32_t pid)
+{
+	size_t n;
+
+	(void)uw_space_mappings(thread_of(pid, pid).space, &n);
+	return n;
+}
+
+static void test_mappings_of_one_process_are_bounded(void)
+{
+	enum { MOST = 100 };
+	const struct limits defaults = limits;
+	uint64_t start = 0x10000000;
+
+	limits.mappings = MOST;
+	limits_counts.mappings = 0;
+	begin();
+	map(1, 0x1000, 0x2000, 0, "/a");
+	map(1, 0x3000, 0x4000, 0, "/b");
+	for (unsigned int i = 0; i < 10 * MOST; i++, start += 0x2000)
+		map(1, start, start + 0x1000, 0, "");
+	CHECK(count_mappings(1) <= MOST && count_mappings(1) >= MOST - 2, "not more");
+	CHECK(limits_counts.mappings >= 9 * MOST, "each that went is counted");
+	CHECK(!strcmp(at(1, 0x1000), "/a+0") && !strcmp(at(1, 0x3000), "/b+0"),
+	      "files with code stay");
+	CHECK(!strcmp(at(1, start - 0x2000), "[jit]+0"), "the newest is there");
+	/* Each of these splits a mapping in two. */
+	map(1, 0x40000000, 0x80000000, 0, "");
+	for (uint64_t i = 0; i < 10 * MOST; i++)
+		map(1, 0x40001000 + i * 0x2000, 0x40002000 + i * 0x2000, 0, "/c");
+	CHECK(count_mappings(1) <= MOST, "nor by splitting");
+	end();
+	limits = defaults;
+}
+
+static void test_processes_are_bounded(void)
+{
+	enum { MOST = 50 };
+	const struct limits defaults = limits;
+
+	limits.processes = MOST;
+	limits_counts.processes = 0;
+	begin();
+	/* The notices of their ends are lost. */
+	for (uint32_t i = 0; i < 10 * MOST; i++) {
+		fork_task(1, 1, 100 + i, 100 + i);
+		fork_task(100 + i, 100 + i, 100 + i, 10000 + i);
+		map(100 + i, 0x1000, 0x2000, 0, "/a");
+		CHECK(!strcmp(at(100 + i, 0x1000), "/a+0"), "the newest is there");
+	}
+	CHECK(processes_count(processes) <= MOST, "not more");
+	CHECK(limits_counts.processes >= 9 * MOST, "each that went is counted");
+	end();
+	limits = defaults;
+}
+
+static void test_names_that_nobody_has_are_forgotten(void)
+{
+	const struct limits defaults = limits;
+	const char *kept, *marked;
+	char name[16];
+
+	limits.thread_names = 100;
+	limits_counts.thread_names = 0;
+	begin();
+	comm(1, 1, "profiled");
+	marked = thread_of(1, 1).comm;
+	comm(1, 1, "first");
+	kept = thread_of(1, 1).comm;
+	for (unsigned int i = 0; !processes_names_are_many(processes); i++) {
+		(void)snprintf(name, sizeof(name), "name-%u", i);
+		comm(2, 2, name);
+	}
+	strings_mark(marked);
+	processes_forget_names(processes);
+	CHECK(!processes_names_are_many(processes) && limits_counts.thread_names > 90, "gone");
+	CHECK(thread_of(1, 1).comm == kept && !strcmp(kept, "first"), "a thread's name stays");
+	CHECK(!strcmp(thread_of(2, 2).comm, name), "also the last");
+	comm(3, 3, "profiled");
+	CHECK(thread_of(3, 3).comm == marked && !strcmp(marked, "profiled"), "and a marked name");
+	comm(1, 1, "second");
+	comm(3, 3, "second");
+	processes_forget_names(processes);
+	comm(4, 4, "second");
+	CHECK(thread_of(4, 4).comm == thread_of(1, 1).comm, "names are found again");
+	end();
+	limits = defaults;
 }
 
 int main(void)
@@ -370,5 +465,8 @@ int main(void)
 	test_the_vdso_is_this_kernels_only_if_it_is_the_one();
 	test_many_processes_come_and_go();
 	test_forks_of_large_processes_are_bounded();
+	test_mappings_of_one_process_are_bounded();
+	test_processes_are_bounded();
+	test_names_that_nobody_has_are_forgotten();
 	return check_done();
 }

@@ -75,7 +75,8 @@ enum {
 	KEEPS = 0x140,	 /* CFA = rsp+24, rbx at c-16 */
 	ROUND_2 = 0x160, /* as ROUND, ra at c+16 */
 	ROUND_3 = 0x180, /* … at c+24 */
-	END = 0x1a0
+	LOOP = 0x1a0,	 /* CFA by an expression that jumps to its start */
+	END = 0x1c0
 };
 
 static struct uw_object *make_object(void)
@@ -100,6 +101,7 @@ static struct uw_object *make_object(void)
 	FDE(KEEPS, 0x20, "\x0e\x18\x83\x02");
 	FDE(ROUND_2, 0x20, "\x0f\x02\x77\x00\x11\x10\x7e");
 	FDE(ROUND_3, 0x20, "\x0f\x02\x77\x00\x11\x10\x7d");
+	FDE(LOOP, 0x20, "\x0f\x03\x2f\xfd\xff");
 	add_u32(0);
 	memcpy(bytes, section.bytes, section.size);
 	image.sections[0] =
@@ -122,6 +124,7 @@ struct start {
 };
 
 static struct uw_object *object;
+static bool object_is_compiled;
 static struct uw_stack last;
 
 /* words[below] is at sp. Return the stop, and *last. */
@@ -273,6 +276,33 @@ static void test_damage(void)
 	      "damaged CFI");
 }
 
+static void test_limits(void)
+{
+	struct uw_limits defaults, fewer, before, after;
+
+	memset(words, 0, sizeof(words));
+	words[0] = CODE + LOOP + 5;
+	uw_limits_reached(&before);
+	CHECK(walk(&(struct start){ .pc = CODE + PLAIN }) == UW_STOP_LIMIT && last.n_frames == 2 &&
+		      last.stop_addr == CODE + LOOP + 5,
+	      "an expression without end");
+	uw_limits_reached(&after);
+	CHECK(after.operations > before.operations, "is counted");
+	if (object_is_compiled)
+		return; /* its instructions are not run any more */
+	uw_limits_get(&defaults);
+	fewer = defaults;
+	fewer.instructions = 3;
+	CHECK(!uw_limits_set(&fewer), "set");
+	words[0] = 0;
+	CHECK(walk(&(struct start){ .pc = CODE + NEXT }) == UW_STOP_LIMIT && last.n_frames == 1,
+	      "a function with more instructions");
+	uw_limits_reached(&before);
+	CHECK(before.instructions > after.instructions, "is counted");
+	CHECK(!uw_limits_set(&defaults), "set again");
+	CHECK(walk(&(struct start){ .pc = CODE + NEXT }) != UW_STOP_LIMIT, "not by default");
+}
+
 static void test_not_rising(void)
 {
 	memset(words, 0, sizeof(words));
@@ -350,6 +380,7 @@ static void test_all(void)
 	test_slots_below_sp();
 	test_registers_lost();
 	test_damage();
+	test_limits();
 	test_not_rising();
 	test_cycles();
 	test_ends_of_other_kinds();
@@ -363,6 +394,7 @@ int main(void)
 		return 1;
 	test_all();
 	CHECK(uw_object_compile(object) == 0, "table");
+	object_is_compiled = true;
 	test_all();
 	uw_object_put(object);
 	return check_done();

@@ -549,6 +549,9 @@ static bool always(void *ctx)
 	return true;
 }
 
+/* How many of the 64 bytes of each function have a rule. */
+static uint64_t costly_span = 64;
+
 /*
  * FDEs with an instruction that no fast path knows; all have one CIE, which takes long to execute.
  */
@@ -582,7 +585,7 @@ static int build_costly(size_t n_fdes, size_t n_initial, bool (*stop)(void *ctx)
 	for (size_t i = 0; i < n_fdes; i++) {
 		uint8_t *fde = bytes + cie_size + i * fde_size;
 		uint32_t back = (uint32_t)(fde - bytes) + 4;
-		uint64_t start = CODE + i * 64, span = 64;
+		uint64_t start = CODE + i * 64, span = costly_span;
 
 		length = (uint32_t)fde_size - 4;
 		memcpy(fde, &length, 4);
@@ -605,9 +608,30 @@ static void test_a_table_has_bounds(void)
 	CHECK(build_costly(1000, 0, always, &asked) == -ECANCELED && asked >= 1, "given up");
 }
 
+static void test_limits_of_a_table_can_be_set(void)
+{
+	struct uw_limits defaults, fewer, reached;
+
+	uw_limits_get(&defaults);
+	fewer = defaults;
+	fewer.functions = 999;
+	CHECK(!uw_limits_set(&fewer) && build_costly(1000, 0, NULL, NULL) == -EFBIG, "functions");
+	fewer.functions = 1000;
+	CHECK(!uw_limits_set(&fewer) && build_costly(1000, 0, NULL, NULL) == 0, "as many");
+	fewer.rows = 1000;
+	costly_span = 32;
+	CHECK(!uw_limits_set(&fewer) && build_costly(1000, 0, NULL, NULL) == -EFBIG, "rows");
+	costly_span = 64;
+	uw_limits_reached(&reached);
+	CHECK(reached.functions == 1 && reached.rows == 1 && !reached.rules,
+	      "each is counted once");
+	CHECK(!uw_limits_set(&defaults), "set again");
+}
+
 int main(void)
 {
 	test_a_table_has_bounds();
+	test_limits_of_a_table_can_be_set();
 	test_rows_are_what_the_program_says();
 	test_common_expressions_have_words();
 	test_rows_tell_where_procedures_begin();

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "unwinder/cfi/cfa_ops.h"
 #include "unwinder/cfi/pointer.h"
 
@@ -20,15 +21,14 @@
 
 /*
  * Limits on the work that one lookup can cost. The author of a file decides how long its
- * programs are, so a program that costs more is refused. The instructions of a CIE, and those
- * of a CIE and an FDE together, cost one unit each. A row that is remembered or restored costs
+ * programs are, so a program that costs more is refused: CIE_COST_MAX for a CIE, the limit of
+ * instructions for a CIE and an FDE together. An instruction costs one unit. A row that is remembered or restored costs
  * one more unit for each register beyond ROW_FREE.
  *
  * Of 5 million FDEs on one disk, the longest CIE has 20 instructions and the longest FDE
  * (libcufft 12) has 31,438.
  */
 #define CIE_COST_MAX 256u
-#define COST_MAX     (1u << 16)
 #define ROW_FREE     8
 
 /* A row while its program runs. regs[i] is valid only if bit i of mentioned is set. */
@@ -399,8 +399,12 @@ static int run_row(struct run *r, struct uw_bytes *b)
 		uint64_t delta = 0, to;
 		int err = 0;
 
-		if (++r->cost > r->limit)
-			return -ENOTSUP;
+		if (++r->cost > r->limit) {
+			if (r->limit == CIE_COST_MAX)
+				return -ENOTSUP;
+			uw_limit_reach(instructions);
+			return -E2BIG;
+		}
 		switch (op & 0xc0) {
 		case DW_CFA_advance_loc:
 			delta = op & 0x3f;
@@ -520,7 +524,7 @@ static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fd
 		if (r->next_loc != UINT64_MAX) /* initial instructions must not advance */
 			return -EBADMSG;
 	}
-	r->limit = COST_MAX;
+	r->limit = (unsigned int)uw_limit(instructions);
 	r->loc = fde->start;
 	copy_row(&r->initial, &r->row);
 	return 0;

@@ -113,7 +113,7 @@ uint64_t uw_cfi_count(const struct uw_cfi *cfi);
 /*
  * Write to *out the row that covers lookup, which lies in the FDE or in the padding behind it.
  * For padding, the last row of the FDE is used. The rule borrows expressions from the section.
- * -EBADMSG, -ENOTSUP as uw_cfi_entry.
+ * -EBADMSG, -ENOTSUP as uw_cfi_entry. -E2BIG: more instructions than the limit (unwinder/limits.h).
  */
 int uw_cfi_rule(const struct uw_cfi *cfi, const struct uw_fde *fde, uint64_t lookup,
 		struct uw_rule *out);

@@ -119,6 +119,7 @@ static const int codes[] = {
 	[UW_STOP_NO_USER_STATE] = -ENODATA,
 	[UW_STOP_COMPAT] = -ENOENT,
 	[UW_STOP_GUESS_ENDED] = 0,
+	[UW_STOP_LIMIT] = -EBADMSG,
 };
 _Static_assert(sizeof(codes) / sizeof(codes[0]) == UW_STOP_N, "each reason has a code");
 
@@ -299,7 +300,8 @@ static int step_on(struct uw_cursor_state *s, const struct uw_cursor_state *befo
 		else if (err > 0)
 			err = stopping(s, UW_STOP_ROOT, uw_cursor_pc(s));
 		else if (err != -ENOENT)
-			(void)stopping(s, UW_STOP_BAD_CFI, uw_cursor_pc(s));
+			(void)stopping(s, err == -E2BIG ? UW_STOP_LIMIT : UW_STOP_BAD_CFI,
+				       uw_cursor_pc(s));
 		else
 			err = -EAGAIN;
 		uw_cursor_release(s, &held);

@@ -10,13 +10,12 @@
 #include <stdlib.h>
 
 #include "base/elf.h"
+#include "base/limits.h"
 #include "base/unpack.h"
 #include "unwinder/rule/go_rules.h"
 #include "unwinder/rule/object_internal.h"
 
-/* The largest .eh_frame on a Debian disk has 60 MB; Chromium's .debug_frame is smaller. */
-#define FRAMES_SIZE_MAX ((uint64_t)256 << 20)
-#define MINI_SIZE_MAX	((uint64_t)64 << 20)
+#define MINI_SIZE_MAX ((uint64_t)64 << 20)
 
 void uw_object_bases(const struct uw_elf *elf, struct uw_cfi *cfi)
 {
@@ -27,6 +26,20 @@ void uw_object_bases(const struct uw_elf *elf, struct uw_cfi *cfi)
 	cfi->text = text ? text->sh_addr : 0;
 	cfi->has_got = got != NULL;
 	cfi->got = got ? got->sh_addr : 0;
+}
+
+/*
+ * Read a section of unwind information, as uw_elf_section_read, within the limit of its size. The
+ * largest .eh_frame on a Debian disk has 60 MB; Chromium's .debug_frame is smaller.
+ */
+static int read_frames(const struct uw_elf *elf, const Elf64_Shdr *section, uint8_t **out,
+		       size_t *size)
+{
+	int err = uw_elf_section_read(elf, section, uw_limit(section_bytes), out, size);
+
+	if (err == -EFBIG)
+		uw_limit_reach(section_bytes);
+	return err;
 }
 
 /* ---- .eh_frame ------------------------------------------------------------------ */
@@ -40,7 +53,7 @@ static Elf64_Shdr as_section(uint64_t off, uint64_t size)
 }
 
 /*
- * Read the bytes from vaddr to the end of its segment, at most FRAMES_SIZE_MAX. This is for the
+ * Read the bytes from vaddr to the end of its segment, within the limit of a section. This is for the
  * .eh_frame that PT_GNU_EH_FRAME points to. The caller frees *out. -ENOENT: no segment has vaddr in
  * its file part.
  */
@@ -53,7 +66,7 @@ static int read_from(struct uw_object *o, uint64_t vaddr, uint8_t **out, size_t 
 		if (vaddr < s->vaddr || vaddr - s->vaddr >= s->file_size)
 			continue;
 		rest = as_section(s->off + (vaddr - s->vaddr), s->file_size - (vaddr - s->vaddr));
-		return uw_elf_section_read(&o->elf, &rest, FRAMES_SIZE_MAX, out, size);
+		return read_frames(&o->elf, &rest, out, size);
 	}
 	return -ENOENT;
 }
@@ -79,8 +92,7 @@ static int load_eh(struct uw_object *o)
 
 		if (p->p_type != PT_GNU_EH_FRAME)
 			continue;
-		err = uw_elf_section_read(&o->elf, &header, FRAMES_SIZE_MAX, &o->header_data,
-					  &size);
+		err = read_frames(&o->elf, &header, &o->header_data, &size);
 		if (err == -ENOMEM)
 			return err;
 		if (!err && uw_hdr_init(&table, o->header_data, size, p->p_vaddr))
@@ -90,7 +102,7 @@ static int load_eh(struct uw_object *o)
 	uw_object_bases(&o->elf, cfi);
 	err = -ENOENT;
 	if (section) {
-		err = uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, data, &size);
+		err = read_frames(&o->elf, section, data, &size);
 		cfi->vaddr = section->sh_addr;
 	}
 	if (err && err != -ENOMEM && table.has_frames) {
@@ -145,8 +157,7 @@ static void load_mini(struct uw_object *o, const Elf64_Shdr *section)
 		source.size = size;
 		if (!uw_elf_init_64(&elf, &source)) {
 			frames = uw_elf_section(&elf, ".debug_frame");
-			if (frames &&
-			    !uw_elf_section_read(&elf, frames, FRAMES_SIZE_MAX, &data, &size))
+			if (frames && !read_frames(&elf, frames, &data, &size))
 				set_frames(o, UW_FRAMES_MINI, data, size, frames->sh_addr);
 			uw_elf_fini(&elf);
 		}
@@ -170,7 +181,7 @@ static void load_debug(struct uw_object *o)
 	if (!uw_gopclntab_frames(o, &data, &size))
 		set_frames(o, UW_FRAMES_GO, data, size, 0);
 	uw_object_bases(&o->elf, &o->frames[UW_FRAMES_DEBUG].cfi);
-	if (section && !uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &data, &size))
+	if (section && !read_frames(&o->elf, section, &data, &size))
 		set_frames(o, UW_FRAMES_DEBUG, data, size, section->sh_addr);
 	section = uw_elf_section(&o->elf, ".gnu_debugdata");
 	if (section)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "schema/table_blob.h"
 #include "unwinder/table/row.h"
 #include "unwinder/table/table_fast.h"
@@ -40,8 +41,10 @@ struct build {
 static void spend(struct build *b, uint64_t work)
 {
 	b->work += work;
-	if (b->work > UW_TABLE_WORK_MAX || b->n_refs > UW_TABLE_FDES_MAX ||
-	    b->rows.n_rows > UW_TABLE_ROWS_MAX)
+	if (b->rows.err)
+		return;
+	if (b->work > UW_TABLE_WORK_MAX || uw_limit_exceeded(functions, b->n_refs) ||
+	    uw_limit_exceeded(rows, b->rows.n_rows) || uw_limit_exceeded(rules, b->rows.n_rules))
 		uw_table_rows_fail(&b->rows, -EFBIG);
 	if (b->source->stop && ++b->n_asked % ASK_EVERY == 0 &&
 	    b->source->stop(b->source->stop_ctx))

@@ -35,12 +35,10 @@ struct uw_table_source {
 };
 
 /*
- * Limits for one object's table. The largest known files have 1.3 million FDEs and 10 million rows.
- * A table of 16 million rows (128 MB of them) is well within the limits.
- */
-#define UW_TABLE_FDES_MAX ((size_t)4 << 20)
-#define UW_TABLE_ROWS_MAX ((size_t)32 << 20)
-/*
+ * unwinder/limits.h limits the functions and rows of one object's table. The largest known files have
+ * 1.3 million FDEs and 10 million rows. A table of 16 million rows (128 MB of them) is well within the
+ * limits.
+ *
  * Bytes of call-frame information that may be decoded: 5 s of work. Bytes that the general decoder
  * handles count this many times. That includes the CIE's instructions, which are run for each FDE.
  */

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/bytes.h"
+#include "base/limits.h"
 
 enum { /* DWARF 5 §7.7.1 */
        OP_ADDR = 0x03,
@@ -205,8 +206,8 @@ int uw_expr_run(struct uw_machine *machine, const uint8_t *expr, size_t size, co
 	for (unsigned int ops = 0; !uw_bytes_done(&b) && !s.err; ops++) {
 		uint8_t op = uw_bytes_u8(&b);
 
-		if (ops == UW_EXPR_OPS_MAX)
-			return -EBADMSG;
+		if (uw_limit_exceeded(operations, ops + 1))
+			return -E2BIG;
 		if (op >= OP_LIT0 && op <= OP_LIT31) {
 			push(&s, (uint64_t)op - OP_LIT0);
 			continue;

@@ -10,17 +10,13 @@
 
 #include "unwinder/walk/step.h"
 
-/*
- * The most operators that one evaluation may execute. No expression on a Debian disk has a
- * branch, but six bytes of a hostile one can loop forever.
- */
-#define UW_EXPR_OPS_MAX	  256
 #define UW_EXPR_STACK_MAX 64
 
 /*
  * Evaluate expr and return the value on top of the stack in *out. If cfa is not NULL, it is
- * pushed first. -EBADMSG: the expression is malformed or exceeds a limit. -ENOTSUP: it has an
- * operator that is not allowed here. -ENODATA: a register is not known. -EFAULT: memory was not
+ * pushed first. -EBADMSG: the expression is malformed, or its stack is full. -E2BIG: it takes
+ * more operations than the limit: no expression on a Debian disk has a branch, but six bytes of a
+ * hostile one can loop for ever. -ENOTSUP: it has an operator that is not allowed here. -ENODATA: a register is not known. -EFAULT: memory was not
  * captured (machine->missing has the address).
  */
 int uw_expr_run(struct uw_machine *machine, const uint8_t *expr, size_t size, const uint64_t *cfa,

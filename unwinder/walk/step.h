@@ -65,6 +65,7 @@ static inline enum uw_stop uw_step_stop(int got)
 	return got == 0		 ? UW_STOP_ROOT
 	       : got == -EFAULT	 ? UW_STOP_TRUNCATED
 	       : got == -ENODATA ? UW_STOP_REG_UNKNOWN
+	       : got == -E2BIG	 ? UW_STOP_LIMIT
 				 : UW_STOP_BAD_CFI;
 }
 

@@ -139,7 +139,9 @@ static enum uw_answer by_cfi(struct uw_asking *a)
 {
 	if (has_rule(a, UW_STEPPER_CFI))
 		return step_by_rule(a);
-	return a->err && a->err != -ENOENT ? fail(a, UW_STOP_BAD_CFI) : UW_ANSWER_NOT_ME;
+	if (!a->err || a->err == -ENOENT)
+		return UW_ANSWER_NOT_ME;
+	return fail(a, uw_step_stop(a->err == -E2BIG ? a->err : -EBADMSG));
 }
 
 bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, uint64_t pc,

@@ -36,6 +36,8 @@ static const struct {
 				  "The frame pointer or the return address is 0, but nothing "
 				  "proves that this is the outermost frame: frames may be missing. "
 				  "Build the code with -fasynchronous-unwind-tables." },
+	[UW_STOP_LIMIT] = { "limit", "The unwind information for this address takes more work than "
+				     "the limits of operations or instructions allow." },
 };
 _Static_assert(sizeof(stops) / sizeof(stops[0]) == UW_STOP_N, "each has a name and a sentence");
 

@@ -2,6 +2,7 @@
 #include "agent/cmd/record/record_options.h"
 
 #include "agent/cli/input.h"
+#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/export/output.h"
 #include "agent/live/system/perf.h"
@@ -472,6 +473,7 @@ static const struct option_row option_rows[] = {
 	WALKING_VERIFY_REUSE(struct record_options),
 	WALKING_NO_DEMANGLE(struct record_options),
 	WALKING_NO_LINES(struct record_options),
+	LIMIT_OPTION,
 	WALKING_STORE(struct record_options),
 	{ "--call-graph", 0, "HOW", .set = take_call_graph },
 	{ "-g", 'g', NULL, .set = take_call_graph },

@@ -1,6 +1,7 @@
 /* agent/export/profile/stacks_load.c: reads a pprof file into a profile in memory. */
 #include "agent/export/export.h"
 #include "agent/export/profile/stacks.h"
+#include "agent/limits.h"
 #include "agent/log.h"
 #include "agent/role/files.h"
 #include "agent/sanitize.h"
@@ -13,8 +14,7 @@
 #include <unistd.h>
 
 enum {
-	PROFILE_MAX = 256 << 20, /* bytes of the uncompressed profile */
-	LINES_MAX = 4096,	 /* calls inlined into each other at one address */
+	LINES_MAX = 4096, /* calls inlined into each other at one address */
 	TYPES_MAX = 256,
 };
 
@@ -295,8 +295,10 @@ int stacks_load_fd(struct stacks *s, int fd, const char *name, bool base)
 	struct loading l = { .s = s, .base = base };
 	struct pprof_file *file = NULL;
 	char error[PPROF_ERROR_SIZE];
-	int err = pprof_read(fd, PROFILE_MAX, &file, error);
+	int err = pprof_read(fd, (size_t)limits.profile_bytes, &file, error);
 
+	if (err == -EFBIG)
+		limits_reach(profile_bytes, 1);
 	if (err) {
 		log_error("%s: %s", name, error);
 		return err;

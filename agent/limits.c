@@ -1,0 +1,170 @@
+/* agent/limits.c: the table of limits, their values, and how often each was reached. */
+#include "agent/limits.h"
+
+#include "agent/log.h"
+#include "unwinder/unwinder.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define K  UINT64_C(1024)
+#define MI (K * K)
+#define GI (K * MI)
+
+struct limits limits = {
+	.frames = 1024,
+	.mappings = 16 * K,
+	.all_mappings = 4 * MI,
+	.processes = 64 * K,
+	.open_files = 512,
+	.deleted_files = 4096,
+	.modules = 4096,
+	.thread_names = 4096,
+	.addresses = 128 * K,
+	.symbol_tables = 1024,
+	.name_bytes = 64 * K,
+	.history_bytes = 8 * MI,
+	.profile_bytes = 256 * MI,
+	.memory_bytes = 2 * GI,
+};
+
+struct limits limits_counts;
+
+#define OWN(field)     .at = offsetof(struct limits, field)
+#define LIBRARY(field) .at = offsetof(struct uw_limits, field), .of_library = true, .least = 1
+
+/* clang-format off */
+static const struct limits_row rows[] = {
+	{ "frames", "the walk of a stack stops (max_frames)", OWN(frames), .least = 1, .most = MI },
+	{ "operations", "a DWARF expression is given up, and the walk stops (limit)",
+	  LIBRARY(operations) },
+	{ "instructions", "the call frame information of a function is given up (limit)",
+	  LIBRARY(instructions) },
+	{ "section-bytes", "a section of unwind information is not read", LIBRARY(section_bytes) },
+	{ "held-bytes", "a file with that much unwind information is not used while recording",
+	  LIBRARY(held_bytes) },
+	{ "functions", "a file gets no compiled table", LIBRARY(functions) },
+	{ "rows", "a file gets no compiled table", LIBRARY(rows) },
+	{ "rules", "a file gets no compiled table", LIBRARY(rules) },
+	{ "symbols", "no symbol of the file is used", LIBRARY(symbols) },
+	{ "name-bytes", "the name of a function or source file is cut there", OWN(name_bytes), .least = 16,
+	  .most = 64 * K },
+	{ "lines", "further source lines of a file are left out", LIBRARY(lines) },
+	{ "debug-bytes", "a packed section of debug information is not read", LIBRARY(debug_bytes) },
+	{ "mappings", "of one process, older mappings of data and generated code are forgotten",
+	  OWN(mappings), .least = 8, .most = 4 * MI },
+	{ "all-mappings", "further mappings are left out", OWN(all_mappings), .least = 8,
+	  .most = 64 * MI },
+	{ "processes", "another process is forgotten for each new one", OWN(processes), .least = 16,
+	  .most = 4 * MI },
+	{ "profile-bytes", "a profile, unpacked, is not read", OWN(profile_bytes), .least = K,
+	  .most = 4 * GI },
+	{ "memory-bytes", "a worker that records gets no more memory", OWN(memory_bytes),
+	  .least = 64 * MI, .most = K * GI },
+	{ "open-files", "files that no process has mapped are closed", OWN(open_files), .is_cache = true,
+	  .least = 16, .most = MI },
+	{ "deleted-files", "deleted files that no process has mapped are closed", OWN(deleted_files),
+	  .is_cache = true, .least = 16, .most = MI },
+	{ "modules", "files that no process has mapped are forgotten", OWN(modules), .is_cache = true,
+	  .least = 16, .most = 16 * MI },
+	{ "thread-names", "names that no thread has are forgotten", OWN(thread_names),
+	  .is_cache = true, .least = 16, .most = 16 * MI },
+	{ "addresses", "cached names of functions are looked up again", OWN(addresses),
+	  .is_cache = true, .least = 16, .most = 64 * MI },
+	{ "symbol-tables", "cached symbols are read again", OWN(symbol_tables), .is_cache = true,
+	  .least = 1, .most = MI },
+	{ "history-bytes", "stacks are walked without the thread's last walk", OWN(history_bytes),
+	  .is_cache = true, .least = K, .most = 4 * GI },
+};
+/* clang-format on */
+
+const struct limits_row *limits_rows(size_t *n)
+{
+	*n = sizeof(rows) / sizeof(rows[0]);
+	return rows;
+}
+
+const struct limits_row *limits_find(const char *name, size_t n)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (strlen(rows[i].name) == n && !strncmp(rows[i].name, name, n))
+			return &rows[i];
+	return NULL;
+}
+
+bool limits_are_bytes(const struct limits_row *row)
+{
+	const char *dash = strrchr(row->name, '-');
+
+	return dash && !strcmp(dash, "-bytes");
+}
+
+/* Return the number at an offset in one of the structs. */
+static uint64_t at(const void *base, size_t off)
+{
+	uint64_t value;
+
+	memcpy(&value, (const char *)base + off, sizeof(value));
+	return value;
+}
+
+uint64_t limits_value(const struct limits_row *row)
+{
+	struct uw_limits library;
+
+	if (!row->of_library)
+		return at(&limits, row->at);
+	uw_limits_get(&library);
+	return at(&library, row->at);
+}
+
+uint64_t limits_most(const struct limits_row *row)
+{
+	struct uw_limits library;
+
+	if (row->most)
+		return row->most;
+	uw_limits_most(&library);
+	return at(&library, row->at);
+}
+
+uint64_t limits_count(const struct limits_row *row)
+{
+	struct uw_limits library;
+
+	if (!row->of_library)
+		return __atomic_load_n((uint64_t *)((char *)&limits_counts + row->at),
+				       __ATOMIC_RELAXED);
+	uw_limits_reached(&library);
+	return at(&library, row->at);
+}
+
+int limits_set(const struct limits_row *row, uint64_t value)
+{
+	struct uw_limits library;
+
+	if (value < row->least || value > limits_most(row))
+		return -EINVAL;
+	if (!row->of_library) {
+		memcpy((char *)&limits + row->at, &value, sizeof(value));
+		return 0;
+	}
+	uw_limits_get(&library);
+	memcpy((char *)&library + row->at, &value, sizeof(value));
+	return uw_limits_set(&library);
+}
+
+void limits_say(void)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct limits_row *row = &rows[i];
+		uint64_t n = row->is_cache ? 0 : limits_count(row);
+
+		if (n)
+			log_warning("limit %s=%" PRIu64 " reached %" PRIu64
+				    " time%s: beyond it, %s; --limit %s=N changes it",
+				    row->name, limits_value(row), n, n == 1 ? "" : "s", row->beyond,
+				    row->name);
+	}
+}
