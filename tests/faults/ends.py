@@ -1,14 +1,14 @@
 """Tests that a recording ends when it should, with its profile, whatever runs on the machine.
 
-usage: ends.py OFFWIND PROGRAM DIRECTORY
+usage: ends.py OFFWIND PROGRAMS DIRECTORY
 
 There are files that take hours to read, that block whoever opens them, or in whose call frame information one
-look-up takes seconds.  PROGRAM is ends.c.  Each end may take LIMIT seconds: on an idle machine it takes less than
-one; before there were limits, it took from 30 seconds to hours.
+look-up takes seconds.  PROGRAMS is where those of tests/faults/hostile/ are.  Each end may take LIMIT seconds: on an
+idle machine it takes less than one; before there were limits, it took from 30 seconds to hours.
 """
-import os, signal, struct, subprocess, sys, time, zlib
+import os, signal, struct, subprocess, sys, time
 
-offwind, program, work = sys.argv[1:4]
+offwind, programs_dir, work = sys.argv[1:4]
 LIMIT = 20
 # KiB. Unpacking one bomb takes half of it; before there were limits, all of them took twice as much.
 MEMORY = 600 << 10
@@ -22,70 +22,31 @@ def check(ok, what):
         print('FAIL: ' + what)
 
 
-# ---- programs that spin, written byte by byte ------------------------------------------------
-BASE, CODE = 0x400000, 0x401000
-# xor ebp,ebp; call f; f: inc rax; jmp f
-SPIN = bytes.fromhex('31ed' 'e800000000' '48ffc0' 'ebfb').ljust(4096, b'\x90')
+# ---- programs that spin ------------------------------------------------------------------------
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'hostile'))
+import elf, objects
+from recording import is_recording, peak
 
 
-def uleb(n):
-    out = b''
-    while True:
-        out += bytes([n & 127 | (128 if n > 127 else 0)])
-        n >>= 7
-        if not n:
-            return out
+def build(name, *sections):
+    elf.build(os.path.join(work, name), sections)
 
 
-def build(path, sections):
-    """sections: (name, type, address, bytes or a hole's size[, flags])"""
-    names, off, heads, blobs = b'\0', 0x2000, [bytes(64)], []
-    for name, kind, addr, data, *flags in [('.text', 1, CODE, None)] + sections + [('.shstrtab', 3, 0, b'')]:
-        at, size = off, 4096 if data is None else data if isinstance(data, int) else len(data)
-        names += name.encode() + b'\0'
-        if data is None:
-            at = 0x1000
-        elif name == '.shstrtab':
-            data, size = names, len(names)
-        heads.append(struct.pack('<IIQQQQIIQQ', names.index(name.encode()), kind, (2 if addr else 0) + sum(flags), addr, at, size, 0, 0, 8, 0))
-        if isinstance(data, bytes):
-            blobs.append((at, data))
-        if data is not None:
-            off = (at + size + 15) & ~15
-    with open(path, 'wb') as f:
-        f.write(struct.pack('<16sHHIQQQIHHHHHH', b'\x7fELF\2\1\1', 2, 62, 1, CODE, 64, off, 0, 64, 56, 1, 64, len(heads), len(heads) - 1))
-        f.write(struct.pack('<IIQQQQQQ', 1, 5, 0, BASE, BASE, 0x2000, 0x2000, 0x1000))
-        for at, data in [(0x1000, SPIN)] + blobs:
-            f.seek(at)
-            f.write(data)
-        f.seek(off)
-        f.write(b''.join(heads))
-    os.chmod(path, 0o755)
-
-
-def cie(program):
-    body = struct.pack('<IB', 0, 1) + b'zR\0' + uleb(1) + b'\x78\x10' + uleb(1) + b'\0' + program
-    return struct.pack('<I', len(body)) + body
-
-
+EH = objects.EH
 # A CIE that takes milliseconds to execute, with 20,000 FDEs.
-registers = b''.join(b'\x05' + uleb(r) + b'\1' for r in range(33) if r != 16)
-frames = bytearray(cie(b'\x0c\7\x08\x90\1' + registers + b'\x0a\x0b' * 499000))
-for i in range(20000):
-    frames += struct.pack('<IIQQB3x', 24, len(frames) + 4, CODE + 64 * i, 64, 0)
-build(work + '/cie', [('.eh_frame', 1, 0x500000, bytes(frames) + bytes(4))])
+build('cie', elf.section('.eh_frame', elf.fdes(elf.cie(elf.FRAME + elf.REGISTERS + objects.PAIRS * 499000), 20000, lambda i: elf.CODE + 64 * i), EH))
 # A debug file of 8 TB, whose checksum would have to be computed.
-build(work + '/link', [('.gnu_debuglink', 1, 0, b'big.debug\0\0\0' + struct.pack('<I', 1))])
+build('link', elf.section('.gnu_debuglink', b'big.debug\0\0\0' + struct.pack('<I', 1)))
 with open(work + '/big.debug', 'wb') as f:
     f.truncate(8 << 40)
 # Half a gigabyte without contents.
-build(work + '/hollow', [('.eh_frame', 1, 0x500000, 255 << 20), ('.debug_frame', 1, 0, 255 << 20)])
-# A quarter of a megabyte that unpacks to a quarter of a gigabyte (Elf64_Chdr, ELFCOMPRESS_ZLIB), twelve times.
+build('hollow', elf.section('.eh_frame', elf.Hole(255 << 20), EH), elf.section('.debug_frame', elf.Hole(255 << 20)))
+# A quarter of a megabyte that unpacks to a quarter of a gigabyte, twelve times.
 BOMBS = ['bomb%d' % i for i in range(12)]
-bomb = struct.pack('<IIQQ', 1, 0, 255 << 20, 1) + zlib.compress(bytes(255 << 20), 9)
+bomb = elf.chdr(elf.ZLIB, 255 << 20) + objects.zeros(255 << 20)
 for name in BOMBS:
-    build(os.path.join(work, name), [('.eh_frame', 1, 0x500000, bomb, 0x800), ('.debug_frame', 1, 0, bomb, 0x800)])
-build(work + '/honest', [('.eh_frame', 1, 0x500000, cie(b'\x0c\7\x08\x90\1').ljust(32, b'\0') + bytes(4))])
+    build(name, elf.section('.eh_frame', bomb, EH, flags=elf.COMPRESSED), elf.section('.debug_frame', bomb, flags=elf.COMPRESSED))
+build('honest', elf.section('.eh_frame', elf.cie() + bytes(4), EH))
 with open(work + '/leased', 'wb') as f:
     f.write(bytes.fromhex('48ffc0ebfb').ljust(8192, b'\0'))
 for name in ('cie', 'link', 'big.debug', 'hollow', 'leased', *BOMBS):
@@ -102,36 +63,6 @@ def run(*command, wait=False):
     if wait and child.stdout.readline() != b'ready\n':
         check(False, '%s: did not begin' % (command,))
     return child
-
-
-def roles(child):
-    """Return the processes of a recording."""
-    try:
-        return [child.pid] + [int(p) for p in open('/proc/%d/task/%d/children' % (child.pid, child.pid)).read().split()]
-    except OSError:
-        return []
-
-
-def is_recording(child):
-    """Return whether its events are open."""
-    for pid in roles(child):
-        try:
-            if any('perf_event' in os.readlink('/proc/%d/fd/%s' % (pid, fd)) for fd in os.listdir('/proc/%d/fd' % pid)):
-                return True
-        except OSError:
-            pass
-    return False
-
-
-def peak(child):
-    """Return the peak memory so far of its processes together, in KiB; 0 after they have ended."""
-    total = 0
-    for pid in roles(child):
-        try:
-            total += next(int(line.split()[1]) for line in open('/proc/%d/status' % pid) if line.startswith('VmHWM'))
-        except (OSError, StopIteration):
-            pass
-    return total
 
 
 def record(name, *options, signals=(), at_end=None, code=(0,), profile=True):
@@ -188,9 +119,9 @@ def serve():
 
 
 programs = [run(os.path.join(work, name)) for name in ('cie', 'link', 'hollow', 'honest', *BOMBS)]
-programs.append(run(program, 'lease', os.path.join(work, 'leased'), wait=True))
-programs.append(run(program, 'moves', dumps, wait=True))
-programs.append(run(program, 'maps', os.path.join(work, 'honest'), wait=True))
+programs.append(run(programs_dir + '/files', 'lease', os.path.join(work, 'leased'), wait=True))
+programs.append(run(programs_dir + '/generated', 'moves', dumps, wait=True))
+programs.append(run(programs_dir + '/mappings', 'many', os.path.join(work, 'honest'), '30', wait=True))
 server = serve()
 try:
     log = record('duration')

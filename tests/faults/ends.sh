@@ -13,5 +13,6 @@ fi
 work=$(mktemp -d /tmp/offwind-ends.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
-${CC:-cc} -O1 -Wall -Wextra -o "$work/ends" tests/faults/ends.c || exit 1
-timeout 200 python3 tests/faults/ends.py "$BUILD/offwind" "$work/ends" "$work"
+mkdir "$work/programs"
+tests/faults/hostile/make "$work/programs" || exit 1
+timeout 200 python3 -B tests/faults/ends.py "$BUILD/offwind" "$work/programs" "$work"

@@ -1,12 +1,13 @@
-"""Mounts a file system of user 4242, maps code from it, and then answers no request any more: no name, no size, no bytes.
+"""Mounts a file system of an ordinary user, maps code from it, and then answers no request any more: no name, no size, no bytes.
 
-usage: silent_mount.py MOUNTPOINT
+usage: silent_mount.py MOUNTPOINT [UID COMMAND…]
 
+With COMMAND, that maps the file: it gets the file's path as its last argument, and says "ready" when it has done so.
 Prints "ready" when code is mapped.  Ends when its standard input ends.
 """
 import ctypes, mmap, os, signal, struct, sys, threading
 
-mount_point, uid = sys.argv[1], 4242
+mount_point, uid, command = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 4242, sys.argv[3:]
 fuse = os.open('/dev/fuse', os.O_RDWR | os.O_CLOEXEC)
 libc = ctypes.CDLL(None, use_errno=True)
 options = 'fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other' % (fuse, uid, uid)
@@ -50,15 +51,19 @@ mapped = os.pipe()
 mapper = os.fork()
 if not mapper:
     os.close(fuse)  # the file system ends with its server alone
+    os.setgroups([])
     os.setgid(uid)
     os.setuid(uid)
+    if command:
+        os.dup2(mapped[1], 1)
+        os.execv(command[0], command + [mount_point + '/code'])
     fd = os.open(mount_point + '/code', os.O_RDONLY)
     code = mmap.mmap(fd, 1 << 20, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
     os.write(mapped[1], b'1')
     while True:
         pass  # it is sampled
 os.close(mapped[1])
-ok = os.read(mapped[0], 1) == b'1'
+ok = os.read(mapped[0], 1) in (b'1', b'r')
 silent = True
 if ok:
     print('ready', flush=True)
