@@ -284,10 +284,11 @@ check-corpus: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
 
-# Every allocation and every call of input and output fails once: minutes.
+# Every allocation and every call of input and output fails once; each hostile program has a recording of its own: minutes.
 check-faults: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) OFFWIND_DB= OFFWIND_ALL_FAILURES=1 tests/faults/each_failure.sh
+	@BUILD=$(BUILD) OFFWIND_DB= OFFWIND_ALL_FAILURES=1 tests/faults/hostile.sh
 
 # A search from a random start, TIME seconds for each fuzz target, as many at a time as there are CPUs.
 TIME ?= 600
