@@ -6,6 +6,7 @@
 
 #include "agent/limits.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,7 +193,50 @@ static void test_unused_modules_are_forgotten(struct modules *modules)
 		CHECK(!m || m->kind != MODULE_JIT, "generated code went");
 	}
 	module_unuse(used);
+	/* The indexes do not lead to what was forgotten. */
+	limits.modules = 16;
+	modules_park(modules);
+	CHECK(modules_known(modules) < 32, "nearly all are gone");
+	for (uint64_t i = 0; i < 20 * MOST; i++) {
+		const struct module *m = map_named(modules, pid, i + 100, "/none/other");
+
+		CHECK(m && modules_at(modules, m->id) == m, "found or made again");
+	}
 	limits = defaults;
+}
+
+/* Return whether the process's generated code has a name at 0x1010. */
+static bool has_name(const struct module *module)
+{
+	uint64_t start = 0;
+	char *name = module_generated_name(module, 0x1010, &start);
+	bool has = name && !strcmp(name, "made");
+
+	free(name);
+	return has;
+}
+
+static void test_code_of_ended_processes_is_released(struct modules *modules)
+{
+	const struct uw_dynamic_code code = { .start = 0x1000, .end = 0x1100, .name = "made" };
+	struct module *living = map_named(modules, 1u << 23, 0, ""),
+		      *counted = map_named(modules, 1u << 24, 0, ""),
+		      *ended = map_named(modules, 1u << 25, 0, "");
+	struct uw_dynamic *dynamic = NULL;
+
+	CHECK(!uw_dynamic_make(EM_X86_64, &code, 1, true, &dynamic), "code");
+	module_add_generated(living, dynamic);
+	module_add_generated(counted, dynamic);
+	module_add_generated(ended, dynamic);
+	uw_dynamic_put(dynamic);
+	module_use(ended); /* cached names refer to it, so it is not forgotten */
+	CHECK(has_name(living) && has_name(counted) && has_name(ended), "named");
+	modules_note(living);
+	modules_note_counted(counted);
+	modules_park(modules);
+	CHECK(has_name(living) && has_name(counted), "a process or a profile has it");
+	CHECK(!has_name(ended), "nobody has it");
+	module_unuse(ended);
 }
 
 int main(void)
@@ -212,6 +256,7 @@ int main(void)
 	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
 	test_unused_files_are_closed(modules);
 	test_unused_modules_are_forgotten(modules);
+	test_code_of_ended_processes_is_released(modules);
 	modules_free(modules);
 	opener_free(opener);
 	for (int i = 0; i < FILES; i++)
