@@ -26,20 +26,17 @@ void window_path(const char *directory, uint64_t start_ns, enum format format, c
 	(void)snprintf(path, size, "%s/" PREFIX "%s%s", directory, stamp, format_suffix(format));
 }
 
-/* Return whether a name is that of a window's file, of any format. */
+/* Return whether a name is that of a window's file, of any format; see window_path. */
 static bool is_window(const char *name)
 {
-	size_t n = strlen(name);
+	static const char stamp[] = PREFIX "00000000T000000Z"; /* 0 stands for any digit */
 
-	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
-		return false;
-	for (unsigned int i = 0; i < FORMAT_N; i++) {
-		const char *suffix = format_suffix((enum format)i);
-
-		if (n > strlen(PREFIX) + strlen(suffix) &&
-		    !strcmp(name + n - strlen(suffix), suffix))
+	for (const char *s = stamp; *s; s++, name++)
+		if (*s == '0' ? *name < '0' || *name > '9' : *name != *s)
+			return false;
+	for (unsigned int i = 0; i < FORMAT_N; i++)
+		if (!strcmp(name, format_suffix((enum format)i)))
 			return true;
-	}
 	return false;
 }
 

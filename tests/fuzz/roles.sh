@@ -43,13 +43,16 @@ def send(*requests):
     return out
 
 paths = ["input", "folder", "folder/file", "folder/../secret", "secret", "output", "statistics",
-         "windows/offwind-20260131T235959Z.pb.gz", "windows/other", "/tmp/perf-1.map", "file", "..", None]
+         "windows/offwind-20260131T235959Z.pb.gz",
+         "windows/offwind-0-notes.txt", "/tmp/perf-1.map", "file", "..", None]
 for what in range(12):
     seed = send(*[(what, i % 2, path, what == 1) for i, path in enumerate(paths[:6])])
     open(f"{sys.argv[1]}/supervisor/{what}", "wb").write(seed)
     seed = send(*[(what, i % 2, path, what == 1) for i, path in enumerate(paths[6:12])])
     open(f"{sys.argv[1]}/supervisor/{what}-others", "wb").write(seed)
 open(f"{sys.argv[1]}/supervisor/result", "wb").write(send((4, 0, "output", 0), (4, 1, "statistics", 0), (5, 0, "", 0), (6, 1, "", 0)))
+window = "windows/offwind-20260131T235959Z.pb.gz"
+open(f"{sys.argv[1]}/supervisor/keep", "wb").write(send((4, 0, window, 0), (5, 0, "", 0), (9, 0, "", 0)))
 
 # agent/live/capture_internal.h: a kind, two numbers, and of CAPTURE_FILE and CAPTURE_SYMBOLS more
 steps = b""
