@@ -1,7 +1,9 @@
-/* agent/io.c: pread and write in loops, and the limit of open files. */
+/* agent/io.c: pread and write in loops, the first bytes of ELF files, and the limit of open files. */
 #include "agent/io.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,6 +23,14 @@ int io_read_at(int fd, uint64_t off, void *out, size_t size)
 		size -= (size_t)n;
 	}
 	return 0;
+}
+
+bool io_is_elf(int fd, uint64_t off)
+{
+	char magic[SELFMAG];
+
+	return off <= INT64_MAX && !io_read_at(fd, off, magic, sizeof(magic)) &&
+	       !memcmp(magic, ELFMAG, sizeof(magic));
 }
 
 int io_write(int fd, const void *bytes, size_t size)

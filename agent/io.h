@@ -1,7 +1,8 @@
-/* agent/io.h: complete reads and writes, repeated after short transfers and signals. */
+/* agent/io.h: complete reads and writes, repeated after short transfers and signals, and what needs them. */
 #ifndef AGENT_IO_H
 #define AGENT_IO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,6 +11,8 @@
  * negative code.
  */
 int io_read_at(int fd, uint64_t off, void *out, size_t size);
+/* Return whether an ELF image's first bytes stand at offset off of a file. */
+bool io_is_elf(int fd, uint64_t off);
 /* Write size bytes to fd. Return 0 or a negative code; part of the bytes may then be written. */
 int io_write(int fd, const void *bytes, size_t size);
 

@@ -2,6 +2,7 @@
 #include "agent/live/capture.h"
 
 #include "agent/clock.h"
+#include "agent/io.h"
 #include "agent/live/capture_internal.h"
 #include "agent/live/live.h"
 #include "agent/live/system/hint.h"
@@ -173,16 +174,7 @@ static int open_source(struct serving *s, uint64_t worker, uint64_t opener, stru
 	return 0;
 }
 
-/* Only files that can be code are given out. */
-static bool is_elf(int fd)
-{
-	char head[4];
-
-	return pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
-	       !memcmp(head, "\177ELF", sizeof(head));
-}
-
-/* Open a file that the kernel reported as mapped. */
+/* Open a file that the kernel reported as mapped. Only files that can be code are given out. */
 static int open_file(const struct serving *s, struct message *request, uint32_t major,
 		     uint32_t minor, struct message *reply)
 {
@@ -193,7 +185,7 @@ static int open_file(const struct serving *s, struct message *request, uint32_t 
 
 	if (!err)
 		err = info->file(info->file_ctx, major, minor, inode, path, &fd);
-	if (!err && !is_elf(fd)) {
+	if (!err && !io_is_elf(fd, 0)) {
 		(void)close(fd);
 		err = -ENOENT;
 	} else if (!err) {

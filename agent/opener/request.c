@@ -2,6 +2,7 @@
 #include "agent/opener/request.h"
 
 #include "agent/array.h"
+#include "agent/io.h"
 #include "agent/opener/places.h"
 
 #include <errno.h>
@@ -299,15 +300,6 @@ static struct opener *opener_number(struct request_server *s, uint64_t number)
 	return opener;
 }
 
-static bool is_elf_at(int fd, uint64_t off)
-{
-	char head[4];
-
-	return off <= INT64_MAX &&
-	       pread(fd, head, sizeof(head), (off_t)off) == (ssize_t)sizeof(head) &&
-	       !memcmp(head, "\177ELF", sizeof(head));
-}
-
 /* As far before the reported offset as the reader looks for an image (agent/process/module_elf.c). */
 #define ARCHIVE_BACK_MAX ((uint64_t)64 << 20)
 #define ARCHIVE_PAGE	 ((uint64_t)4096)
@@ -321,10 +313,10 @@ static bool can_hold_code(int fd, uint64_t elf_off)
 {
 	uint64_t off = elf_off & ~(ARCHIVE_PAGE - 1);
 	uint64_t least = off > ARCHIVE_BACK_MAX ? off - ARCHIVE_BACK_MAX : ARCHIVE_PAGE;
-	bool can = is_elf_at(fd, 0);
+	bool can = io_is_elf(fd, 0);
 
 	for (; !can && off >= least; off -= ARCHIVE_PAGE)
-		can = is_elf_at(fd, off);
+		can = io_is_elf(fd, off);
 	return can;
 }
 

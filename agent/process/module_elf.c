@@ -10,20 +10,10 @@
 #include "agent/source/mapped.h"
 #include "agent/store/store.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-bool modules_is_elf(int fd)
-{
-	char magic[SELFMAG];
-
-	return pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
-	       !memcmp(magic, ELFMAG, sizeof(magic));
-}
 
 /* Return whether the mapped file was truncated; for uw_view.cut. */
 static bool is_cut(void *ctx)

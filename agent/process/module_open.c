@@ -3,6 +3,7 @@
  */
 #include "agent/process/modules_internal.h"
 
+#include "agent/io.h"
 #include "agent/log.h"
 #include "agent/textbuf.h"
 #include "symbolizer/symbolizer.h"
@@ -131,7 +132,7 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 			*out = object;
 			return 0;
 		}
-		k->no_elf = err == -ENOTSUP && !modules_is_elf(k->fd);
+		k->no_elf = err == -ENOTSUP && !io_is_elf(k->fd, 0);
 		if (worst != -ESTALE)
 			worst = err;
 		(void)close(k->fd);

@@ -5,6 +5,7 @@
 
 #include "agent/array.h"
 #include "agent/errand.h"
+#include "agent/io.h"
 #include "agent/limits.h"
 #include "agent/process/modules_internal.h"
 #include "symbolizer/symbolizer.h"
@@ -274,7 +275,7 @@ static bool is_program(const struct modules *modules, uint32_t pid,
 				       mapping->inode, mapping->path, &fd)) &&
 	    opener_open(modules->opener, &file, &next, &fd))
 		return false;
-	is = modules_is_elf(fd);
+	is = io_is_elf(fd, 0);
 	(void)close(fd);
 	return is;
 }
@@ -498,8 +499,7 @@ static void close_files(struct modules *modules, struct known **unused)
 }
 
 /*
- * Forget modules that nothing refers to, the longest unused first. unused has
- * room for all modules.
+ * Forget modules that nothing refers to, the longest unused first. unused has room for all modules.
  */
 static void forget(struct modules *modules, struct known **unused)
 {

@@ -103,9 +103,6 @@ struct opener_file modules_file_to_open(const struct known *k);
 /* Open the next candidate into k->fd, and close the one before it. */
 int modules_open_next(struct modules *modules, struct known *k);
 
-/* Return whether a file begins like an ELF file. */
-bool modules_is_elf(int fd);
-
 /*
  * Open the ELF object in the module's open file, k->fd, and set k->elf_off. While recording, use a
  * time limit unless only the superuser can have written the file: -ETIMEDOUT.

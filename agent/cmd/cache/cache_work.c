@@ -71,9 +71,8 @@ static int add_found(struct prefetch *p, const struct opener_file *file, int fd)
 
 static bool has_elf_magic(const char *path)
 {
-	char magic[4] = "";
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	bool elf = fd >= 0 && read(fd, magic, 4) == 4 && !memcmp(magic, "\177ELF", 4);
+	bool elf = fd >= 0 && io_is_elf(fd, 0);
 
 	if (fd >= 0)
 		(void)close(fd);
