@@ -52,7 +52,7 @@ static void let_go(struct live *live)
  * Take the first item of the queue. Return whether it is an event to deliver; if so, it is written
  * to *event, which is valid until let_go.
  */
-static bool take(struct live *live, struct event *event)
+static bool take(struct live *live, uint64_t now, struct event *event)
 {
 	struct live_item item;
 
@@ -70,8 +70,6 @@ static bool take(struct live *live, struct event *event)
 		live_captured_sample(head, live->alloc_interval, live->regions, event);
 		live->held_wait = item.wait;
 		if (!item.wait) {
-			uint64_t now = now_ns();
-
 			live->held_slot = item.slot;
 			if (now > head->time_ns + live->in_ring_ns)
 				live->in_ring_ns = now - head->time_ns;
@@ -257,7 +255,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 				if (err)
 					return err;
 			}
-			if (take(live, event))
+			if (take(live, now, event))
 				return 1;
 			continue;
 		}
