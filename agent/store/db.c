@@ -22,11 +22,10 @@
  * Of a mapped file only the needed parts of a 16 KiB page are read; beyond this size, pages are
  * read as a whole.
  */
-#define MAP_MAX	      1073741824
-#define READ_WAIT_MS  200
-#define WRITE_WAIT_MS 5000
-#define TURNS_MAX     50 /* attempts, 20 ms apart, where SQLite itself does not wait */
-#define N_MIGRATIONS  ((int)(sizeof(store_sql) / sizeof(store_sql[0])))
+#define MAP_MAX	     1073741824
+#define READ_WAIT_MS 200
+#define TURNS_MAX    50 /* attempts, 20 ms apart, where SQLite itself does not wait */
+#define N_MIGRATIONS ((int)(sizeof(store_sql) / sizeof(store_sql[0])))
 
 #define TEXT_OF(x) #x
 #define TEXT(x)	   TEXT_OF(x)
@@ -267,7 +266,7 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 	/* Do not trust the schema: a database file can come from anybody. */
 	(void)sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 	(void)sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-	(void)sqlite3_busy_timeout(db, mode == DB_WRITE ? WRITE_WAIT_MS : READ_WAIT_MS);
+	(void)sqlite3_busy_timeout(db, mode == DB_WRITE ? DB_WRITE_WAIT_MS : READ_WAIT_MS);
 	rc = sqlite3_exec(
 		db,
 		"PRAGMA cache_size = -" TEXT(

@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DB_ERROR_SIZE 512
+#define DB_ERROR_SIZE	 512
+#define DB_WRITE_WAIT_MS 5000 /* how long a connection of DB_WRITE waits for a lock */
 
 enum db_mode {
 	DB_READ,  /* the database must exist; nothing is written, and its schema is not upgraded */

@@ -299,7 +299,10 @@ static int write_rows(struct store *s)
 		err = db_step(stmt);
 		db_release(stmt);
 	}
-	return session_end(s, err);
+	err = session_end(s, err);
+	/* A store process goes on after this. */
+	(void)sqlite3_busy_timeout(s->db, DB_WRITE_WAIT_MS);
+	return err;
 }
 
 int session_write_used(struct store *s)
