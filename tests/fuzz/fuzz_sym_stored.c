@@ -5,31 +5,13 @@
  */
 #include "schema/symbols_blob.h"
 #include "symbolizer/symbolizer.h"
-#include "unwinder/unwinder.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/stored.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define KEY 1
 
 static volatile uint64_t sink; /* all bytes that are returned must be readable */
-
-struct stored {
-	const uint8_t *bytes;
-	size_t size;
-};
-
-static int read_part(void *ctx, uint64_t off, void *out, size_t size)
-{
-	const struct stored *s = ctx;
-
-	if (off > s->size || size > s->size - off)
-		abort();
-	memcpy(out, s->bytes + off, size);
-	return 0;
-}
 
 static void look(const struct sym_table *table)
 {
@@ -50,6 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sym_table *table = NULL;
 	struct symbols_header h;
+	struct uw_blob_source source;
 	struct stored stored;
 	uint8_t *blob;
 	int err;
@@ -62,23 +45,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(blob, data + 1, stored.size);
 	memcpy(&h, blob, sizeof(h));
-	h.blob.magic = SYMBOLS_MAGIC;
-	h.blob.version = SYMBOLS_VERSION;
-	h.blob.header_size = sizeof(h);
-	h.blob.size = stored.size;
-	h.blob.front &= ~7u;
-	h.blob.front = h.blob.front < stored.size ? h.blob.front : (uint32_t)stored.size & ~7u;
+	stored_head(&h.blob, SYMBOLS_MAGIC, SYMBOLS_VERSION, sizeof(h), stored.size);
 	h.reader = SYMBOLS_READER;
 	h.key = KEY;
 	memcpy(blob, &h, sizeof(h));
-	if (h.blob.front >= sizeof(h) + uw_blob_sums(stored.size - h.blob.front))
-		uw_blob_seal(blob);
+	stored_seal(blob, &h.blob);
 	if (data[0] & 1) {
 		stored.bytes = blob;
-		err = sym_table_take_stored(&(struct uw_blob_source){ .size = stored.size,
-								      .read = read_part,
-								      .ctx = &stored },
-					    KEY, &table);
+		source = stored_source(&stored);
+		err = sym_table_take_stored(&source, KEY, &table);
 	} else {
 		err = sym_table_unpack(blob, stored.size, KEY, &table);
 	}

@@ -3,28 +3,10 @@
  * checksums, read as a whole (byte 0 even) or in the parts that look-ups need: they are refused, or
  * look-ups are safe.
  */
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/fuzz/stored.h"
 #include "unwinder/table/procs.h"
-#include "unwinder/unwinder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct stored {
-	const uint8_t *bytes;
-	size_t size;
-};
-
-static int read_part(void *ctx, uint64_t off, void *out, size_t size)
-{
-	const struct stored *s = ctx;
-
-	if (off > s->size || size > s->size - off)
-		abort();
-	memcpy(out, s->bytes + off, size);
-	return 0;
-}
 
 static void look(const struct uw_procs *procs, bool checked)
 {
@@ -54,6 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct uw_blob *parts = NULL;
 	struct procs_header h;
 	struct uw_procs procs;
+	struct uw_blob_source source;
 	struct stored stored;
 	uint8_t *blob;
 
@@ -65,26 +48,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(blob, data + 1, stored.size);
 	memcpy(&h, blob, sizeof(h));
-	h.blob.magic = PROCS_MAGIC;
-	h.blob.version = PROCS_VERSION;
-	h.blob.header_size = sizeof(h);
-	h.blob.size = stored.size;
-	h.blob.front &= ~7u;
-	h.blob.front = h.blob.front < stored.size ? h.blob.front : (uint32_t)stored.size & ~7u;
+	stored_head(&h.blob, PROCS_MAGIC, PROCS_VERSION, sizeof(h), stored.size);
 	memcpy(blob, &h, sizeof(h));
-	if (h.blob.front >= sizeof(h) + uw_blob_sums(stored.size - h.blob.front))
-		uw_blob_seal(blob);
+	stored_seal(blob, &h.blob);
 	stored.bytes = blob;
 	if (!(data[0] & 1)) {
 		if (!uw_procs_open(&procs, blob, stored.size))
 			look(&procs, true);
-	} else if (!uw_blob_open(&(struct uw_blob_source){ .size = stored.size,
-							   .read = read_part,
-							   .ctx = &stored },
-				 PROCS_MAGIC, &parts)) {
-		if (!uw_procs_open_stored(&procs, parts))
-			look(&procs, false);
-		uw_blob_free(parts);
+	} else {
+		source = stored_source(&stored);
+		if (!uw_blob_open(&source, PROCS_MAGIC, &parts)) {
+			if (!uw_procs_open_stored(&procs, parts))
+				look(&procs, false);
+			uw_blob_free(parts);
+		}
 	}
 	free(blob);
 	return 0;
