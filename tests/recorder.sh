@@ -14,3 +14,29 @@ fail() {
 	echo "FAIL: $*"
 	failures=$((failures + 1))
 }
+
+# Write a C program that computes in a function named hot, which is inlined nowhere. After each
+# 100,000 turns it runs STATEMENT, which may be empty.
+hot_program() { # file.c [STATEMENT]
+	cat >"$1" <<C
+#include <unistd.h>
+__attribute__((noinline)) static unsigned long hot(unsigned long n)
+{
+	volatile unsigned long sum = 0;
+
+	for (unsigned long i = 0; i < n; i++)
+		sum += i;
+	return sum;
+}
+int main(void)
+{
+	unsigned long sum = 0;
+
+	alarm(300);
+	for (;;) {
+		sum += hot(100000);
+		${2:-}
+	}
+}
+C
+}

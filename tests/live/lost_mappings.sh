@@ -17,27 +17,7 @@ int main(void)
 	}
 }
 C
-cat >"$dir/main.c" <<'C'
-#include <unistd.h>
-__attribute__((noinline)) static unsigned long hot(unsigned long n)
-{
-	volatile unsigned long sum = 0;
-
-	for (unsigned long i = 0; i < n; i++)
-		sum += i;
-	return sum;
-}
-int main(void)
-{
-	unsigned long sum = 0;
-
-	alarm(300);
-	for (;;) {
-		sum += hot(1000000);
-		usleep(20000);
-	}
-}
-C
+hot_program "$dir/main.c" "usleep(2000);"
 gcc -O1 -o "$dir/flood" "$dir/flood.c" && gcc -O1 -g -o "$dir/honest" "$dir/main.c" || exit 1
 "$offwind" record -a -F 199 --no-cache --rotate 2 -o "$dir/windows" 2>"$dir/log" & recorder=$!
 has_windows() { [ "$(ls "$dir"/windows/*.pb.gz 2>/dev/null | wc -l)" -ge "$1" ]; }

@@ -7,25 +7,7 @@ chmod 755 "$dir"
 unit=deploy/offwind.service
 capabilities=$(sed -n 's/^CapabilityBoundingSet=//p' $unit | tr ' ' '\n' | sed 's/^CAP_//; s/^/+/' | tr 'A-Z\n' 'a-z,')
 with=(setpriv --no-new-privs --inh-caps=-all --bounding-set="-all,${capabilities%,}")
-cat >"$dir/main.c" <<'C'
-#include <unistd.h>
-__attribute__((noinline)) static unsigned long hot(unsigned long n)
-{
-	volatile unsigned long sum = 0;
-
-	for (unsigned long i = 0; i < n; i++)
-		sum += i;
-	return sum;
-}
-int main(void)
-{
-	unsigned long sum = 0;
-
-	alarm(100);
-	for (;;)
-		sum += hot(100000);
-}
-C
+hot_program "$dir/main.c"
 gcc -O1 -g -o "$dir/prog" "$dir/main.c" && cp "$dir/prog" "$dir/deleted" || exit 1
 setpriv --reuid 4242 --regid 4242 --clear-groups "$dir/prog" & users=$!
 "$dir/deleted" & own=$!
