@@ -22,8 +22,8 @@
 /*
  * Limits on the work that one lookup can cost. The author of a file decides how long its
  * programs are, so a program that costs more is refused: CIE_COST_MAX for a CIE, the limit of
- * instructions for a CIE and an FDE together. An instruction costs one unit. A row that is remembered or restored costs
- * one more unit for each register beyond ROW_FREE.
+ * instructions for a CIE and an FDE together. An instruction costs one unit. A row that is
+ * remembered or restored costs one more unit for each register beyond ROW_FREE.
  *
  * Of 5 million FDEs on one disk, the longest CIE has 20 instructions and the longest FDE
  * (libcufft 12) has 31,438.
