@@ -47,8 +47,7 @@ PROTO_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
 PROTO_H := $(PROTOS:%.proto=$(GEN)/%.pb-c.h)
 BPF_C := $(wildcard bpf/*.bpf.c)
 SKELETONS := $(BPF_C:%.bpf.c=$(GEN)/%.skel.h)
-SQL := $(sort $(wildcard schema/store_*.sql))
-SQL_H := $(GEN)/schema/store_sql.h
+SQL_H := $(GEN)/schema/store_sql.h $(GEN)/schema/history_sql.h
 PAGE := agent/export/page
 PAGE_H := $(GEN)/$(PAGE)/parts.h
 GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H)
@@ -200,10 +199,11 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
 	$(call say,PROTO,$<)protoc-c --c_out=$(GEN) $<
 
 # Each file a string: the migrations that the agent carries, in order.
-$(SQL_H): $(SQL)
+.SECONDEXPANSION:
+$(SQL_H): $(GEN)/schema/%_sql.h: $$(sort $$(wildcard schema/%_[0-9].sql))
 	@mkdir -p $(@D)
-	$(call say,SQL,$@){ echo 'static const char *const store_sql[] = {'; \
-	  for f in $(SQL); do sed -e 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo ','; done; echo '};'; } > $@.tmp && mv $@.tmp $@
+	$(call say,SQL,$@){ echo 'static const char *const $*_sql[] = {'; \
+	  for f in $^; do sed -e 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo ','; done; echo '};'; } > $@.tmp && mv $@.tmp $@
 
 # ---- from npm: no code of others' is kept here; lock files pin each package's version and hash ----
 

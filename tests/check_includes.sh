@@ -59,7 +59,8 @@ done <<-ROOMS
 	process opener role source store
 	pipeline opener process role source store
 	export pipeline process role source
-	cli export live opener owc pipeline role source store
+	history export role store
+	cli export history live opener owc pipeline role source store
 ROOMS
 
 # In agent/live, what is asked of the system knows nothing of the BPF programs, and neither of the recording itself.

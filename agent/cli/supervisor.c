@@ -6,6 +6,7 @@
 #include "agent/clock.h"
 #include "agent/export/output.h"
 #include "agent/export/windows.h"
+#include "agent/history/request.h"
 #include "agent/limits.h"
 #include "agent/live/capture.h"
 #include "agent/log.h"
@@ -52,7 +53,7 @@
 /* How long to wait for the capture process, which detaches its programs. */
 #define CAPTURE_END_MS 2000
 #define OPENER_END_MS  100
-#define STORE_END_MS   5000
+#define KEEPER_END_MS  5000
 /* How often to look, 5 ms apart, whether the worker has stopped. */
 #define STOP_TURNS 400
 /* A worker that does not go on for so many seconds is ended. */
@@ -68,14 +69,22 @@
 static const int passed[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
 #define N_PASSED (sizeof(passed) / sizeof(passed[0]))
 
+/* A process that writes a database. It has no other rights, so it is started when it is first asked. */
+struct keeper {
+	struct channels *channels; /* to it; NULL: it was started, or is not wanted */
+	pid_t pid;		   /* 0: there is none */
+};
+
+enum { STORE, HISTORY, KEEPERS };
+
 struct supervisor {
 	const struct supervision *given;
-	struct reading_notes *reading;	      /* shared with the workers */
-	int socket;			      /* to the worker */
-	pid_t worker, opener, capture, store; /* 0: there is none */
-	struct capture *live;		      /* to the capture process; NULL: there is none */
-	struct channels *changes;	      /* to the store process; NULL: it was started */
-	struct output outputs[OUTPUTS_MAX];   /* which the worker writes; fd -1: not in use */
+	struct reading_notes *reading; /* shared with the workers */
+	int socket;		       /* to the worker */
+	pid_t worker, opener, capture; /* 0: there is none */
+	struct capture *live;	       /* to the capture process; NULL: there is none */
+	struct keeper keepers[KEEPERS];
+	struct output outputs[OUTPUTS_MAX]; /* which the worker writes; fd -1: not in use */
 	struct sigaction
 		before[N_PASSED]; /* what the signals that are passed on did at the start */
 	int standard;		  /* standard output, for the next worker; -1: it is closed */
@@ -293,7 +302,7 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 	}
 }
 
-static void start_store(struct supervisor *s);
+static void start_keeper(struct supervisor *s, size_t which);
 
 /*
  * Wait for a request, or for the worker's end. End a worker that is busy and does not go on. Time
@@ -301,16 +310,22 @@ static void start_store(struct supervisor *s);
  */
 static void wait_for_request(struct supervisor *s)
 {
-	struct pollfd requests[] = { { .fd = s->socket, .events = POLLIN },
-				     { .fd = -1, .events = POLLIN } };
+	struct pollfd requests[1 + KEEPERS] = { { .fd = s->socket, .events = POLLIN } };
 	uint64_t seen = 0;
 
 	for (int silent = 0;; silent++) {
-		requests[1].fd = s->changes ? channels_answer_fd(s->changes) : -1;
-		if (poll(requests, 2, 1000) > 0) {
+		for (size_t i = 0; i < KEEPERS; i++) {
+			struct channels *c = s->keepers[i].channels;
+
+			requests[1 + i] = (struct pollfd){ .fd = c ? channels_answer_fd(c) : -1,
+							   .events = POLLIN };
+		}
+		if (poll(requests, 1 + KEEPERS, 1000) > 0) {
 			if (requests[0].revents)
 				return;
-			start_store(s);
+			for (size_t i = 0; i < KEEPERS; i++)
+				if (requests[1 + i].revents)
+					start_keeper(s, i);
 		}
 
 		uint64_t turns = s->reading->turns;
@@ -548,19 +563,22 @@ static _Noreturn void be_capture(struct supervisor *s)
 	_exit(0);
 }
 
-/*
- * The store process. It ends with its worker, too. It has no other rights than the database, so it
- * need not be started before it is needed.
- */
-static _Noreturn void be_store(struct supervisor *s)
+/* The process that writes the store, or the history. It ends with its worker, too. */
+static _Noreturn void be_keeper(struct supervisor *s, size_t which)
 {
-	be_helper(s, "offwind-store");
+	be_helper(s, which == STORE ? "offwind-store" : "offwind-history");
 	capture_free(s->live);
 	(void)close(s->socket);
 	for (size_t i = 0; i < OUTPUTS_MAX; i++)
 		if (s->outputs[i].fd >= 0)
 			(void)close(s->outputs[i].fd);
-	change_serve(s->changes, s->given->db);
+	for (size_t i = 0; i < KEEPERS; i++)
+		if (i != which)
+			channels_free(s->keepers[i].channels);
+	if (which == STORE)
+		change_serve(s->keepers[STORE].channels, s->given->db);
+	else
+		history_serve(s->keepers[HISTORY].channels, s->given->history);
 	_exit(0);
 }
 
@@ -583,10 +601,13 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 		capture_use(s->live, s->opener);
 	channels_ask(channels);
 	request_use(channels);
-	if (s->changes) {
-		channels_ask(s->changes);
-		change_ask(s->changes);
-	}
+	for (size_t i = 0; i < KEEPERS; i++)
+		if (s->keepers[i].channels)
+			channels_ask(s->keepers[i].channels);
+	if (s->keepers[STORE].channels)
+		change_ask(s->keepers[STORE].channels);
+	if (s->keepers[HISTORY].channels)
+		history_ask(s->keepers[HISTORY].channels);
 	reading_use(s->reading);
 	files_ask(ends[0]);
 	if (s->standard >= 0) {
@@ -626,13 +647,14 @@ static int fork_roles(struct supervisor *s)
 	int ends[2] = { -1, -1 };
 	int rc = channels_new(s->given->live ? LIVE_CHANNELS : CHANNELS, &channels);
 
-	s->store = 0;
 	if (!rc)
 		rc = fork_role(&s->opener);
 	if (rc == 1)
 		be_opener(s, channels);
 	if (!rc && !s->given->no_store)
-		rc = channels_new(1, &s->changes);
+		rc = channels_new(1, &s->keepers[STORE].channels);
+	if (!rc && s->given->history)
+		rc = channels_new(1, &s->keepers[HISTORY].channels);
 	if (!rc && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		rc = -errno;
 	if (!rc)
@@ -652,13 +674,13 @@ static int fork_roles(struct supervisor *s)
 	return rc;
 }
 
-/* Start the store process, which answers the worker from now on. If that fails, the worker is told. */
-static void start_store(struct supervisor *s)
+/* Start a keeper, which answers the worker from now on. If that fails, the worker is told. */
+static void start_keeper(struct supervisor *s, size_t which)
 {
-	if (fork_role(&s->store) == 1)
-		be_store(s);
-	channels_free(s->changes);
-	s->changes = NULL;
+	if (fork_role(&s->keepers[which].pid) == 1)
+		be_keeper(s, which);
+	channels_free(s->keepers[which].channels);
+	s->keepers[which].channels = NULL;
 }
 
 /* Wait for a process that is about to end, but not for ever. Return whether it ended. */
@@ -699,11 +721,13 @@ static int reap(struct supervisor *s)
 	s->socket = -1;
 	while (waitpid(s->worker, &status, 0) < 0 && errno == EINTR)
 		;
-	/* The store process does what was asked for last, and ends. */
-	channels_free(s->changes);
-	s->changes = NULL;
-	if (s->store > 0)
-		(void)wait_for(s->store, STORE_END_MS);
+	/* The keepers do what they were asked for last, and end. */
+	for (size_t i = 0; i < KEEPERS; i++) {
+		channels_free(s->keepers[i].channels);
+		if (s->keepers[i].pid > 0)
+			(void)wait_for(s->keepers[i].pid, KEEPER_END_MS);
+		s->keepers[i] = (struct keeper){ .pid = 0 };
+	}
 	/* An opener that waits for a file server may not end, even when it is killed. */
 	(void)kill(s->opener, SIGKILL);
 	wait_for(s->opener, OPENER_END_MS);

@@ -31,6 +31,8 @@ struct supervision {
 	uint32_t keep;
 	const char *db; /* of the store, as store_open takes it, for the quarantine; */
 	bool no_store;	/* --no-cache */
+	const char
+		*history; /* the database that windows are added to (agent/history); NULL: none */
 	/*
 	 * Record the live system with these options, in a process of its own; NULL: no. The worker
 	 * opens the source with source_live_open.

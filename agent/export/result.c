@@ -33,7 +33,8 @@ struct adding { /* state while one profile is added */
 	const struct profile *profile;
 	struct names *names;
 	const struct source_info *info;
-	bool first; /* it is the first profile */
+	bool first;    /* it is the first profile */
+	bool timeline; /* samples have times, and are shown as threads over time */
 	struct types types;
 	size_t *type_of; /* by type: its index in the stacks */
 	struct spans spans;
@@ -156,15 +157,15 @@ static uint64_t mapping_id(struct adding *a, struct span *span)
 }
 
 /*
- * Return the id of the mapping that a location lies in; 0: none. Samples with times are shown as
- * threads over time, where a file is one module and not one for each segment.
+ * Return the id of the mapping that a location lies in; 0: none. In a timeline a file is one module and
+ * not one for each segment.
  */
 static uint64_t mapping_of(struct adding *a, uint32_t id)
 {
 	const struct module *m = a->profile->locations[id].module;
 	char hex[2 * UW_BUILD_ID_MAX + 1];
 
-	if (!a->profile->separate)
+	if (!a->timeline)
 		return mapping_id(a, &a->spans.all[a->spans.of[id]]);
 	(void)textbuf_build_id(&m->build_id, hex);
 	return add_mapping(a, &(struct pprof_mapping){ .file = m->path, .build_id = hex });
@@ -347,6 +348,13 @@ static void add_comments(struct adding *a)
 	comment(a, "", text);
 }
 
+/* Return what is to be added to a time of the source for ns since 1970. (It wraps correctly.) */
+static uint64_t wall_offset(const struct adding *a)
+{
+	return a->profile->wall_offset_ns ? a->profile->wall_offset_ns
+					  : a->info->wall_start_ns - a->info->wall_first_ns;
+}
+
 /* Add the profile's time: the earliest start, and the sum of the durations. */
 static void add_time(struct adding *a)
 {
@@ -354,8 +362,8 @@ static void add_time(struct adding *a)
 	const struct profile *p = a->profile;
 	uint64_t wall = a->info->wall_start_ns, duration = 0;
 
-	if (wall && p->start_ns && !p->separate)	      /* otherwise nothing was sampled */
-		wall += p->start_ns - a->info->wall_first_ns; /* negative: wraps correctly */
+	if (wall && p->start_ns && !p->separate) /* otherwise nothing was sampled */
+		wall = p->start_ns + wall_offset(a);
 	if (p->end_ns > p->start_ns)
 		duration = p->end_ns - p->start_ns;
 	if (r->stacks) {
@@ -403,8 +411,8 @@ static void guessed_text(const struct profile *p, const struct profile_entry *e,
 	}
 }
 
-/* The most labels that a sample can have, including "guessed". */
-enum { LABELS_MAX = 9 };
+/* The most labels that a sample can have, including "guessed" and its time. */
+enum { LABELS_MAX = 10 };
 
 /*
  * Return whether two entries have the same labels. Consecutive entries are mostly of one thread and
@@ -519,6 +527,9 @@ static int add_samples(struct adding *a)
 			guessed_text(p, e, guessed, sizeof(guessed));
 		if (guessed[0])
 			labels[n_labels++] = add_label(a, "guessed", guessed, 0, NULL);
+		if (p->separate && !a->timeline)
+			labels[n_labels++] = add_label(a, "end_timestamp_ns", NULL,
+						       e->time_ns + wall_offset(a), "nanoseconds");
 		types_values(&a->types, a->info, e->event,
 			     &(struct types_counts){ .n = e->n_samples,
 						     .value = e->value,
@@ -584,6 +595,7 @@ int result_add(struct result *r, const struct profile *profile, struct names *na
 	int err = types_of(info, &a.types);
 
 	a.first = !r->begun;
+	a.timeline = profile->separate && r->stacks;
 	r->begun = true;
 	if (!err && a.first)
 		err = types_of(info, &r->types);
@@ -592,12 +604,12 @@ int result_add(struct result *r, const struct profile *profile, struct names *na
 	a.location_of = calloc(profile->n_locations + 1, sizeof(*a.location_of));
 	if (!err && !a.location_of)
 		err = -ENOMEM;
-	if (!err && !profile->separate)
+	if (!err && !a.timeline)
 		err = spans_make(profile, &a.spans);
 	if (!err) {
 		names_prepare(names, profile);
 		/* Readers take the first mapping for the main program. */
-		if (a.first && !profile->separate)
+		if (a.first && !a.timeline)
 			program = spans_program(&a.spans, profile);
 		if (program)
 			(void)mapping_id(&a, program);

@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define QUEUE 12
 
@@ -33,8 +35,8 @@ struct writer {
 	uint64_t n_written, n_failed;
 };
 
-/* Name a profile and write it in the format asked for. */
-static int write_format(struct writer *w, const struct profile *profile, struct output *out)
+/* Name a profile and write it in the format asked for. out NULL: no memory. */
+static int write_format(struct writer *w, const struct profile *profile, FILE *out)
 {
 	struct result *r = NULL;
 	int err = result_new(w->options.format, &r);
@@ -42,10 +44,34 @@ static int write_format(struct writer *w, const struct profile *profile, struct 
 	if (!err)
 		err = result_add(r, profile, w->names, w->options.info);
 	if (!err)
-		err = output_file(out) ? result_write(r, w->options.type, out->file) : -ENOMEM;
+		err = out ? result_write(r, w->options.type, out) : -ENOMEM;
 	result_free(r);
 	if (!err && w->options.unnamed)
 		unnamed_add(w->options.unnamed, profile, w->names, w->options.info);
+	return err;
+}
+
+/* Write a profile to an unnamed file, and let the caller of this module have it. */
+static int give_profile(struct writer *w, const struct profile *profile)
+{
+	int fd = memfd_create("window", MFD_CLOEXEC), err;
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!file) {
+		err = -errno;
+		if (fd >= 0)
+			(void)close(fd);
+	} else {
+		err = write_format(w, profile, file);
+		if (!err && fflush(file))
+			err = -errno;
+	}
+	if (err)
+		log_error("a window cannot be made: %s", strerror(-err));
+	else
+		err = w->options.take(w->options.take_ctx, profile, fd);
+	if (file)
+		(void)fclose(file);
 	return err;
 }
 
@@ -57,6 +83,8 @@ static int write_profile(struct writer *w, const struct profile *profile)
 	struct output out;
 	int err;
 
+	if (w->options.take)
+		return give_profile(w, profile);
 	if (w->options.directory) {
 		const struct source_info *info = w->options.info;
 
@@ -68,7 +96,7 @@ static int write_profile(struct writer *w, const struct profile *profile)
 	err = output_open(&out, name);
 	if (err)
 		return err;
-	err = write_format(w, profile, &out);
+	err = write_format(w, profile, output_file(&out) ? out.file : NULL);
 	if (err) {
 		log_unwritable(name, err);
 		output_abort(&out);

@@ -24,6 +24,12 @@ struct writer_options {
 	const char *type;      /* sample type to show; NULL: the default */
 	const char *directory; /* directory of windows, offwind-TIME.pb.gz; NULL: write path */
 	const char *path;
+	/*
+	 * Take each result, in an unnamed file at fd, instead of writing it to directory or path; NULL:
+	 * not so. A failure is reported by take.
+	 */
+	int (*take)(void *ctx, const struct profile *profile, int fd);
+	void *take_ctx;
 	/* All profiles are added to it; borrowed until writer_finish(); or NULL. */
 	struct unnamed *unnamed;
 	uint32_t keep; /* how many windows to leave in directory, the newest; 0: all */

@@ -67,6 +67,23 @@ void accounting_text(const struct accounting *a, char *out, size_t size);
 /* The same for samples that were not walked: "captured 9 = written 8 + lost 1 (not_written 1)". */
 void accounting_written_text(const struct accounting *a, char *out, size_t size);
 
+/* What became of events that were not captured. */
+enum profile_filtered {
+	PROFILE_FILTERED_IDLE,
+	PROFILE_FILTERED_SELF,
+	PROFILE_FILTERED_PROCESS,
+	PROFILE_FILTERED_OTHER,
+	PROFILE_FILTERED_PERIOD,
+	PROFILE_FILTERED_FAILED,
+	PROFILE_FILTERED_SHORT_WAIT,
+	PROFILE_FILTERED_N
+};
+
+struct profile_fired { /* during the window of a recording; see live_counters */
+	uint64_t fired;
+	uint64_t filtered[PROFILE_FILTERED_N];
+};
+
 struct profile {
 	struct profile_entry *entries; /* in the order in which the stacks first appeared */
 	size_t n_entries;
@@ -75,9 +92,11 @@ struct profile {
 	const struct location *locations; /* owned by the profile */
 	size_t n_locations;
 	uint64_t start_ns, end_ns; /* clock of the source: the window, or first and last sample */
+	uint64_t wall_offset_ns;   /* + a time = ns since 1970; 0: as source_info says */
 	struct accounting accounting;
-	_Atomic size_t *users; /* counts the profiles that there are; NULL: nobody counts */
-	bool separate;	       /* equal stacks are not counted together: each entry is one sample */
+	struct profile_fired fired; /* all 0: not known */
+	_Atomic size_t *users;	    /* counts the profiles that there are; NULL: nobody counts */
+	bool separate; /* equal stacks are not counted together: each entry is one sample */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* agent/store/db.c: opens, creates and upgrades the store's SQLite database. */
+/* agent/store/db.c: opens, creates and upgrades SQLite databases of offwind. */
 #include "agent/store/db.h"
 
 #include "schema/store_sql.h"
@@ -15,9 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define APPLICATION_ID 0x4f574442 /* "OWDB" */
-#define PAGE_SIZE      16384
-#define CACHE_KIB      1024 /* small: blobs are read and written once */
+#define PAGE_SIZE 16384
+#define CACHE_KIB 1024 /* small: blobs are read and written once */
 /*
  * Of a mapped file only the needed parts of a 16 KiB page are read; beyond this size, pages are
  * read as a whole.
@@ -25,14 +24,17 @@
 #define MAP_MAX	     1073741824
 #define READ_WAIT_MS 200
 #define TURNS_MAX    50 /* attempts, 20 ms apart, where SQLite itself does not wait */
-#define N_MIGRATIONS ((int)(sizeof(store_sql) / sizeof(store_sql[0])))
 
 #define TEXT_OF(x) #x
 #define TEXT(x)	   TEXT_OF(x)
 
-int db_schema_version(void)
+const struct db_kind db_store = { .id = 0x4f574442, /* "OWDB" */
+				  .steps = store_sql,
+				  .n_steps = sizeof(store_sql) / sizeof(store_sql[0]) };
+
+int db_schema_version(const struct db_kind *kind)
 {
-	return N_MIGRATIONS;
+	return kind->n_steps;
 }
 
 /* ---- the path ------------------------------------------------------------------- */
@@ -178,7 +180,8 @@ void db_release(sqlite3_stmt *stmt)
  * one transaction; a mixture of the old and the new values would look like a foreign or damaged
  * database.
  */
-static int read_kind(sqlite3 *db, int64_t *version, int64_t *id, int64_t *n_tables)
+static int read_kind(sqlite3 *db, const struct db_kind *kind, int64_t *version, int64_t *id,
+		     int64_t *n_tables)
 {
 	const bool alone = sqlite3_get_autocommit(db);
 	int rc = alone ? sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) : SQLITE_OK;
@@ -188,7 +191,7 @@ static int read_kind(sqlite3 *db, int64_t *version, int64_t *id, int64_t *n_tabl
 	if (rc == SQLITE_OK)
 		rc = read_number(db, "PRAGMA application_id", id);
 	/* A schema of ours always has tables, so they need not be counted then. */
-	if (rc == SQLITE_OK && (*version <= 0 || *id != APPLICATION_ID))
+	if (rc == SQLITE_OK && (*version <= 0 || *id != kind->id))
 		rc = read_number(db, "SELECT count(*) FROM sqlite_schema", n_tables);
 	if (alone && rc == SQLITE_OK)
 		rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
@@ -199,23 +202,24 @@ static int read_kind(sqlite3 *db, int64_t *version, int64_t *id, int64_t *n_tabl
  * Give the version of the schema, 0 for an empty file. A negative code with a sentence in error:
  * the database is foreign, damaged or of a newer offwind.
  */
-static int check_kind(sqlite3 *db, const char *path, int *version, char error[DB_ERROR_SIZE])
+static int check_kind(sqlite3 *db, const char *path, const struct db_kind *kind, int *version,
+		      char error[DB_ERROR_SIZE])
 {
 	int64_t id = 0, n = 1, is = 0;
-	int rc = read_kind(db, &is, &id, &n);
+	int rc = read_kind(db, kind, &is, &id, &n);
 
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
 	*version = (int)is;
-	if (n ? id != APPLICATION_ID : (id || *version) && id != APPLICATION_ID) {
+	if (n ? id != kind->id : (id || *version) && id != kind->id) {
 		(void)snprintf(error, DB_ERROR_SIZE, "%s: is a database of another program", path);
 		return -EBADMSG;
 	}
-	if (*version > N_MIGRATIONS) {
+	if (*version > kind->n_steps) {
 		(void)snprintf(
 			error, DB_ERROR_SIZE,
 			"%s: was created by a newer offwind (schema %d, this version supports %d)",
-			path, *version, N_MIGRATIONS);
+			path, *version, kind->n_steps);
 		return -ENOTSUP;
 	}
 	if (*version < 0 || (n && !*version)) {
@@ -226,7 +230,8 @@ static int check_kind(sqlite3 *db, const char *path, int *version, char error[DB
 }
 
 /* Upgrade the schema, all steps in one transaction: readers see the old schema or the new one. */
-static int migrate(sqlite3 *db, const char *path, char error[DB_ERROR_SIZE])
+static int migrate(sqlite3 *db, const char *path, const struct db_kind *kind,
+		   char error[DB_ERROR_SIZE])
 {
 	char pragma[96];
 	int version = 0, rc = exec_in_turn(db, "BEGIN IMMEDIATE"), err;
@@ -234,16 +239,16 @@ static int migrate(sqlite3 *db, const char *path, char error[DB_ERROR_SIZE])
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
 	/* Another process may have upgraded it meanwhile. */
-	err = check_kind(db, path, &version, error);
-	for (; !err && version < N_MIGRATIONS; version++) {
-		rc = sqlite3_exec(db, store_sql[version], NULL, NULL, NULL);
+	err = check_kind(db, path, kind, &version, error);
+	for (; !err && version < kind->n_steps; version++) {
+		rc = sqlite3_exec(db, kind->steps[version], NULL, NULL, NULL);
 		if (rc != SQLITE_OK)
 			err = fail(db, path, rc, error);
 	}
 	if (!err) {
 		(void)snprintf(pragma, sizeof(pragma),
-			       "PRAGMA application_id = %d; PRAGMA user_version = %d",
-			       APPLICATION_ID, N_MIGRATIONS);
+			       "PRAGMA application_id = %d; PRAGMA user_version = %d", kind->id,
+			       kind->n_steps);
 		rc = sqlite3_exec(db, pragma, NULL, NULL, NULL);
 		if (rc == SQLITE_OK)
 			rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
@@ -258,7 +263,8 @@ static int migrate(sqlite3 *db, const char *path, char error[DB_ERROR_SIZE])
 /* ---- opening -------------------------------------------------------------------- */
 
 /* Configure a new connection, check what kind of database it is, and upgrade it (DB_WRITE). */
-static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[DB_ERROR_SIZE])
+static int set_up(sqlite3 *db, const char *path, const struct db_kind *kind, enum db_mode mode,
+		  char error[DB_ERROR_SIZE])
 {
 	int version = 0, rc, err;
 
@@ -276,11 +282,11 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 		NULL, NULL, NULL);
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
-	err = check_kind(db, path, &version, error);
+	err = check_kind(db, path, kind, &version, error);
 	if (err)
 		return err;
 	if (mode == DB_READ) {
-		if (version == N_MIGRATIONS)
+		if (version == kind->n_steps)
 			return 0;
 		(void)snprintf(error, DB_ERROR_SIZE,
 			       "%s: was created by an older offwind (schema %d)", path, version);
@@ -305,17 +311,17 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 		rc = exec_in_turn(db, "PRAGMA journal_mode = WAL");
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
-	return version < N_MIGRATIONS ? migrate(db, path, error) : 0;
+	return version < kind->n_steps ? migrate(db, path, kind, error) : 0;
 }
 
 /* Open a connection by a file name or URI and set it up. path is for error messages. */
-static int open_as(const char *path, const char *name, int flags, enum db_mode mode, sqlite3 **out,
-		   char error[DB_ERROR_SIZE])
+static int open_as(const char *path, const char *name, int flags, const struct db_kind *kind,
+		   enum db_mode mode, sqlite3 **out, char error[DB_ERROR_SIZE])
 {
 	sqlite3 *db = NULL;
 	int rc = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX, NULL), err;
 
-	err = rc == SQLITE_OK ? set_up(db, path, mode, error) : fail(db, path, rc, error);
+	err = rc == SQLITE_OK ? set_up(db, path, kind, mode, error) : fail(db, path, rc, error);
 	if (err) {
 		(void)sqlite3_close(db);
 		return err;
@@ -401,7 +407,8 @@ void db_write_nothing(bool nothing)
 	atomic_store(&writes_nothing, nothing);
 }
 
-int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ERROR_SIZE])
+int db_open(const char *path, const struct db_kind *kind, enum db_mode mode, sqlite3 **out,
+	    char error[DB_ERROR_SIZE])
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct stat st;
@@ -422,14 +429,14 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ER
 			(void)snprintf(error, DB_ERROR_SIZE, "%s: %s", path, strerror(-err));
 			return err;
 		}
-		return open_as(path, path, SQLITE_OPEN_READWRITE, mode, out, error);
+		return open_as(path, path, SQLITE_OPEN_READWRITE, kind, mode, out, error);
 	}
 	if (access(path, R_OK)) {
 		err = -errno;
 		(void)snprintf(error, DB_ERROR_SIZE, "%s: %s", path, strerror(-err));
 		return err;
 	}
-	err = open_as(path, path, SQLITE_OPEN_READONLY, mode, out, error);
+	err = open_as(path, path, SQLITE_OPEN_READONLY, kind, mode, out, error);
 	if ((err != -EACCES && err != -EROFS) || atomic_load(&writes_nothing))
 		return err;
 	/*
@@ -439,7 +446,7 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ER
 	name = immutable_name(path);
 	if (!name)
 		return -ENOMEM;
-	err = open_as(path, name, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, mode, out, error);
+	err = open_as(path, name, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, kind, mode, out, error);
 	free(name);
 	return err;
 }

@@ -1,5 +1,5 @@
 /*
- * agent/store/db.h: connections to a store's database, and its schema.
+ * agent/store/db.h: connections to databases, and the schema of the store.
  *
  * One thread at a time may use a connection. Any number of connections in any number of processes
  * may be open (WAL mode): readers see the last committed state and wait for nobody; writers take
@@ -15,6 +15,15 @@
 
 #define DB_ERROR_SIZE	 512
 #define DB_WRITE_WAIT_MS 5000 /* how long a connection of DB_WRITE waits for a lock */
+
+/* What kind of database it is: by its application id, and by the statements that make its schema. */
+struct db_kind {
+	int32_t id;
+	const char *const *steps; /* each leads to the next version of the schema */
+	int n_steps;
+};
+
+extern const struct db_kind db_store;
 
 enum db_mode {
 	DB_READ,  /* the database must exist; nothing is written, and its schema is not upgraded */
@@ -36,9 +45,10 @@ int db_path(const char *given, char **out);
 /*
  * Open a database. Return 0, or a negative code with a sentence in error that names the file:
  * -ENOENT it does not exist, -EACCES, -ENOTSUP it was made by a newer offwind (for DB_READ also: by
- * an older one), -EBADMSG it is damaged or not a store, -EBUSY, -ENOSPC, -EIO, -ENOMEM.
+ * an older one), -EBADMSG it is damaged or of another kind, -EBUSY, -ENOSPC, -EIO, -ENOMEM.
  */
-int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ERROR_SIZE]);
+int db_open(const char *path, const struct db_kind *kind, enum db_mode mode, sqlite3 **out,
+	    char error[DB_ERROR_SIZE]);
 
 /*
  * Open files of databases only for reading from now on, in all threads, or no longer so. What is open
@@ -73,7 +83,7 @@ int db_step(sqlite3_stmt *stmt);
 /* Reset the statement, so that it ends its transaction and holds no borrowed pointers. */
 void db_release(sqlite3_stmt *stmt);
 
-/* Return the version of the schema that this program knows. */
-int db_schema_version(void);
+/* Return the version of the schema that this program knows for a kind. */
+int db_schema_version(const struct db_kind *kind);
 
 #endif

@@ -175,16 +175,16 @@ static int open_for_reading(struct store *s, char error[DB_ERROR_SIZE])
 	int err;
 
 	db_write_nothing(true);
-	err = db_open(s->path, DB_READ, &s->db, error);
+	err = db_open(s->path, &db_store, DB_READ, &s->db, error);
 	if (err) {
 		db_write_nothing(false);
-		err = db_open(s->path, DB_WRITE, &made, error);
+		err = db_open(s->path, &db_store, DB_WRITE, &made, error);
 		if (err)
 			return err;
 		(void)sqlite3_db_config(made, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 		(void)sqlite3_close(made);
 		db_write_nothing(true);
-		err = db_open(s->path, DB_READ, &s->db, error);
+		err = db_open(s->path, &db_store, DB_READ, &s->db, error);
 	}
 	s->read_only = faccessat(AT_FDCWD, s->path, W_OK, AT_EACCESS) != 0;
 	return err;
@@ -194,12 +194,12 @@ int session_open(struct store *s)
 {
 	char error[DB_ERROR_SIZE] = "";
 	int err = change_is_asked_for() ? open_for_reading(s, error)
-					: db_open(s->path, DB_WRITE, &s->db, error);
+					: db_open(s->path, &db_store, DB_WRITE, &s->db, error);
 
 	if (err == -EACCES || err == -EROFS || err == -EPERM) {
 		s->read_only = true;
 		/* A database that cannot be written may still be readable. */
-		if (!db_open(s->path, DB_READ, &s->db, error))
+		if (!db_open(s->path, &db_store, DB_READ, &s->db, error))
 			err = 0;
 	}
 	if (err) {

@@ -76,7 +76,7 @@ static int begin_beside(struct store *s)
 
 	if (s->beside.db)
 		return 0;
-	err = db_open(s->path, DB_READ, &s->beside.db, error);
+	err = db_open(s->path, &db_store, DB_READ, &s->beside.db, error);
 	return err ? err : db_unmap(s->beside.db);
 }
 

@@ -325,7 +325,7 @@ static double kept_bytes(const char *name, const char *file)
 	double bytes = 0;
 	sqlite3 *db;
 
-	if (db_open(name, DB_READ, &db, error))
+	if (db_open(name, &db_store, DB_READ, &db, error))
 		return 0;
 	sql = sqlite3_mprintf("SELECT max(t.size) FROM tables AS t JOIN objects AS o"
 			      " ON o.id = t.object WHERE o.path = %Q",

@@ -67,7 +67,7 @@ static int64_t count(const char *name, const char *sql)
 	sqlite3 *db = NULL;
 	int64_t n;
 
-	if (db_open(name, DB_WRITE, &db, error))
+	if (db_open(name, &db_store, DB_WRITE, &db, error))
 		return -1;
 	n = db_number(db, sql);
 	(void)sqlite3_close(db);

@@ -97,7 +97,7 @@ static struct store_file known_file(void)
 	sqlite3_stmt *row = NULL;
 	sqlite3 *db;
 
-	if (db_open(path, DB_READ, &db, error))
+	if (db_open(path, &db_store, DB_READ, &db, error))
 		return file;
 	if (!sqlite3_prepare_v2(
 		    db, "SELECT dev, ino, elf_off, size, mtime_ns, ctime_ns, uid FROM files", -1,

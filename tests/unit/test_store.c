@@ -243,7 +243,7 @@ static void test_foreign_files_are_refused(void)
 	CHECK(rmdir(db_name) == 0, "away");
 	CHECK(opens(&err, error) == 0, "a new one");
 	(void)snprintf(version, sizeof(version), "PRAGMA user_version = %d",
-		       db_schema_version() + 1);
+		       db_schema_version(&db_store) + 1);
 	CHECK(sql(version) == SQLITE_OK && opens(&err, error) == -ENOTSUP &&
 		      strstr(error, "newer offwind"),
 	      error);
@@ -272,7 +272,8 @@ static void test_older_schemas_are_upgraded(void)
 	CHECK(db_open(db_name, DB_READ, &db, error) == -ENOTSUP && strstr(error, "older offwind"),
 	      "readers do not change it");
 	CHECK(db_open(db_name, DB_WRITE, &db, error) == 0, error);
-	CHECK(db_number(db, "PRAGMA user_version") == db_schema_version(), "as if made today");
+	CHECK(db_number(db, "PRAGMA user_version") == db_schema_version(&db_store),
+	      "as if made today");
 	CHECK(db_number(db, "SELECT value FROM settings") == 77, "its settings are there");
 	CHECK(db_number(db, "SELECT (SELECT count(*) FROM objects) + (SELECT count(*) FROM tables)"
 			    " + (SELECT count(*) FROM files)") == 0,
@@ -354,7 +355,8 @@ static void test_one_begins_while_another_does(void)
 		if (other.status == -1)
 			(void)waitpid(other.pid, &other.status, 0);
 		CHECK(other.status == 0, "the other one");
-		CHECK(db_number(db, "PRAGMA user_version") == db_schema_version(), "both have it");
+		CHECK(db_number(db, "PRAGMA user_version") == db_schema_version(&db_store),
+		      "both have it");
 		(void)sqlite3_close(db);
 	}
 }

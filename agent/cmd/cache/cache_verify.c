@@ -300,7 +300,7 @@ int cache_verify(const struct cache_options *o)
 	}
 	err = o->repair && access(path, F_OK)
 		      ? -ENOENT
-		      : db_open(path, o->repair ? DB_WRITE : DB_READ, &db, error);
+		      : db_open(path, &db_store, o->repair ? DB_WRITE : DB_READ, &db, error);
 	if (err) {
 		log_error("%s", error[0] ? error : strerror(-err));
 		free(path);

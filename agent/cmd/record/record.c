@@ -82,6 +82,8 @@ static int close_window(struct recorder *r, uint64_t end_ns)
 		profile->start_ns = r->window_start_ns;
 		profile->end_ns = end_ns;
 	}
+	if (r->options->history)
+		record_history_count(r, profile);
 	r->window_start_ns = end_ns;
 	writer_put(r->writer, profile);
 	return 0;
@@ -313,7 +315,8 @@ static uint64_t say_result(const struct recorder *r, uint64_t n_written, bool ra
 	if (sums && !o->rotate_ns && n_written && strcmp(o->path, "-") != 0)
 		log_info("wrote %s", o->path);
 	if (o->rotate_ns)
-		log_info("wrote %" PRIu64 " profiles into %s", n_written, o->path);
+		log_info("wrote %" PRIu64 " %s into %s", n_written,
+			 o->history ? "windows" : "profiles", o->history ? o->history : o->path);
 	if (raw_written && strcmp(o->raw_path, "-") != 0 && (sums || r->pipeline))
 		log_info("wrote %s", o->raw_path);
 	if (total.captured)
@@ -375,6 +378,8 @@ static void run(struct recorder *r, struct result *result)
 		if (!supervisor_is_again())
 			r->began_ns = now_ns();
 		r->window_start_ns = now_ns();
+		if (o->history)
+			record_history_count(r, NULL);
 		result->err = command_release(&r->command);
 		result->began = !result->err;
 	}
@@ -469,20 +474,22 @@ static int record(const struct record_options *options)
 			      .command = { .argv = options->command, .gate = -1, .fault = -1 } };
 	struct result result = { .began = false };
 	/* Needed until the end, by the supervisor. */
-	const struct supervision given = { .output = options->rotate_ns ? NULL : options->path,
-					   .windows = options->rotate_ns ? options->path : NULL,
-					   .keep = options->keep,
-					   .statistics = options->stats_path,
-					   .db = options->walking.db,
-					   .no_store = options->walking.no_cache,
-					   .live = &r.live,
-					   .streams = !strcmp(options->path, "-") ||
-						      (options->raw &&
-						       !strcmp(options->raw_path, "-")),
-					   .realtime = options->realtime,
-					   .ask = command_ask,
-					   .ended = command_worker_ended,
-					   .ctx = &r.command };
+	const struct supervision given = {
+		.output = options->rotate_ns ? NULL : options->path,
+		.windows = options->rotate_ns ? options->path : NULL,
+		.history = options->history,
+		.keep = options->keep,
+		.statistics = options->stats_path,
+		.db = options->walking.db,
+		.no_store = options->walking.no_cache,
+		.live = &r.live,
+		.streams = (options->path && !strcmp(options->path, "-")) ||
+			   (options->raw && !strcmp(options->raw_path, "-")),
+		.realtime = options->realtime,
+		.ask = command_ask,
+		.ended = command_worker_ended,
+		.ctx = &r.command
+	};
 
 	result.err = record_prepare(&r);
 	r.began_ns = now_ns(); /* for a worker that follows another */

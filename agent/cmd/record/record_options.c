@@ -23,6 +23,7 @@
 /* Hz, default for COMMAND; for the system or for running processes the default is 99 */
 #define RATE_COMMAND 997
 #define DURATION_MAX (UINT64_C(10000) * 86400 * SECOND_NS)
+#define WINDOW_NS    (10 * SECOND_NS)
 #define ROTATE_MAX   (UINT64_C(7) * 86400 * SECOND_NS)
 /* bytes; the same as Go's runtime.MemProfileRate */
 #define ALLOC_INTERVAL UINT64_C(524288)
@@ -453,6 +454,10 @@ static const struct option_row option_rows[] = {
 	  .set = take_rotate },
 	{ "--keep", 0, "N", "with --rotate: keep the N newest profiles (default: all)",
 	  .set = take_keep },
+	{ "--history", 0, "FILE",
+	  "add windows of 10 s (or --rotate) to the history FILE, a database that\n"
+	  "offwind report --from reads, instead of writing profiles",
+	  .set = option_text, AT(history) },
 	WALKING_MAX_FRAMES(struct record_options),
 	{ "--stack-max", 0, "BYTES", "copy at most BYTES bytes of a stack (default 256K, limit 1M)",
 	  .set = take_stack_max },
@@ -528,7 +533,7 @@ static int decide_paths(struct record_options *o)
 			o->path = "offwind.owc";
 		o->raw_path = o->path; /* the same pointer means that no profile is wanted */
 	}
-	if (!o->path)
+	if (!o->path && !o->history)
 		o->path = o->rotate_ns ? "offwind-profiles" : format_file(o->format);
 	return 0;
 }
@@ -547,6 +552,14 @@ int record_options_parse(int argc, char **argv, struct record_options *o)
 	    (o->command && picks_tasks(&o->live))) {
 		log_error("record: use only one of -a, -p or -t, and COMMAND");
 		return -EINVAL;
+	}
+	if (o->history && (o->raw || o->path || o->keep || o->format != FORMAT_N)) {
+		log_error("record: --history goes without -o, -f, --raw and --keep");
+		return -EINVAL;
+	}
+	if (o->history) {
+		o->walking.pipeline.separate = true;
+		o->rotate_ns = o->rotate_ns ? o->rotate_ns : WINDOW_NS;
 	}
 	if (o->keep && !o->rotate_ns) {
 		log_error("record: --keep needs --rotate");

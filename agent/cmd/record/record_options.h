@@ -21,7 +21,8 @@ struct record_options {
 	 * path and raw_path are the same pointer, only the capture file is wanted.
 	 */
 	const char *path, *raw_path, *stats_path;
-	enum format format;	 /* FORMAT_N before record_options_parse: not given */
+	const char *history; /* the database that windows of rotate_ns are added to; NULL: none */
+	enum format format;  /* FORMAT_N before record_options_parse: not given */
 	const char *sample_type; /* NULL: the default */
 	bool raw, with_files, all, has_rate;
 	char **command; /* NULL: none */

@@ -8,6 +8,7 @@
 #include "agent/cli/supervisor.h"
 #include "agent/export/output.h"
 #include "agent/export/profile/types.h"
+#include "agent/history/history.h"
 #include "agent/live/live.h"
 #include "agent/log.h"
 #include "agent/role/reading.h"
@@ -24,6 +25,17 @@ static bool is_raw_only(const struct record_options *o)
 	return o->raw && o->raw_path == o->path;
 }
 
+/* Create or upgrade the history before recording begins, or fail. Errors are reported. */
+static int try_history(const char *path)
+{
+	struct history *h;
+	int err = history_open(path, true, &h);
+
+	if (!err)
+		history_close(h);
+	return err;
+}
+
 /*
  * Check before recording that the result can be written, so that a wrong file name does not lose
  * an hour of samples. With --rotate, make the directory. Return 0 or a negative code after
@@ -36,6 +48,8 @@ static int try_output(const struct record_options *o)
 
 	if (is_raw_only(o))
 		return 0; /* raw_open creates it before recording begins */
+	if (o->history)
+		return try_history(o->history);
 	if (!o->rotate_ns)
 		return output_try(o->path);
 	if (mkdir(o->path, 0700) && errno != EEXIST) {
@@ -164,7 +178,10 @@ static int open_pipeline(struct recorder *r)
 	if (!err) {
 		writing.opener = pipeline_opener(r->pipeline);
 		writing.store = r->store;
-		if (o->rotate_ns)
+		if (o->history) {
+			writing.take = record_history_take;
+			writing.take_ctx = (void *)(uintptr_t)o;
+		} else if (o->rotate_ns)
 			writing.directory = o->path;
 		else
 			writing.path = o->path;

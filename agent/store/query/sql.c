@@ -19,7 +19,7 @@ static int upgrade(const char *path)
 {
 	char error[DB_ERROR_SIZE];
 	sqlite3 *db;
-	int err = db_open(path, DB_WRITE, &db, error);
+	int err = db_open(path, &db_store, DB_WRITE, &db, error);
 
 	if (!err)
 		(void)sqlite3_close(db);
@@ -35,9 +35,9 @@ int sql_open(const char *path, sqlite3 **out, char error[DB_ERROR_SIZE])
 	/* SQLite takes an untyped function pointer, but calls it with the type of init. */
 	if (sqlite3_auto_extension((void (*)(void))init) != SQLITE_OK)
 		return -ENOMEM;
-	err = db_open(path, DB_READ, out, error);
+	err = db_open(path, &db_store, DB_READ, out, error);
 	if (err == -ENOTSUP && !upgrade(path))
-		err = db_open(path, DB_READ, out, error);
+		err = db_open(path, &db_store, DB_READ, out, error);
 	(void)sqlite3_cancel_auto_extension((void (*)(void))init);
 	return err;
 }

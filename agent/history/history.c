@@ -1,0 +1,117 @@
+/* agent/history/history.c: opens the database of the history, and has the SQL of its statements. */
+#include "agent/history/history.h"
+
+#include "agent/history/history_internal.h"
+#include "agent/log.h"
+#include "schema/history_sql.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
+				      .steps = history_sql,
+				      .n_steps = sizeof(history_sql) / sizeof(history_sql[0]) };
+
+static const char *const sql[HISTORY_STATEMENTS] = {
+	[FIND_MODULE] = "SELECT id, start, \"limit\" FROM modules WHERE path = ?1"
+			" AND build_id = ?2 AND off = ?3",
+	[ADD_MODULE] = "INSERT INTO modules (path, build_id, off, start, \"limit\")"
+		       " VALUES (?1, ?2, ?3, ?4, ?5)",
+	[WIDEN_MODULE] = "UPDATE modules SET start = ?2, \"limit\" = ?3 WHERE id = ?1",
+	[FIND_FUNCTION] = "SELECT id FROM functions WHERE name = ?1 AND file = ?2 AND"
+			  " start_line = ?3 AND system_name = ?4 AND placed = ?5",
+	[ADD_FUNCTION] = "INSERT INTO functions (name, file, start_line, system_name, placed)"
+			 " VALUES (?1, ?2, ?3, ?4, ?5)",
+	[FIND_FRAME] = "SELECT id, lines FROM frames WHERE module = ?1 AND address = ?2 AND"
+		       " variant = ?3",
+	[ADD_FRAME] = "INSERT INTO frames (module, address, variant, lines)"
+		      " VALUES (?1, ?2, ?3, ?4)",
+	[NAME_FRAME] = "UPDATE frames SET lines = ?2 WHERE id = ?1",
+	[FIND_NODE] = "SELECT id FROM nodes WHERE parent = ?1 AND frame = ?2",
+	[ADD_NODE] = "INSERT INTO nodes (parent, frame) VALUES (?1, ?2)",
+	[FIND_LABELS] = "SELECT id FROM labels WHERE labels = ?1",
+	[ADD_LABELS] = "INSERT INTO labels (labels) VALUES (?1)",
+	[FIND_TYPE] = "SELECT id FROM types WHERE type = ?1 AND unit = ?2",
+	[ADD_TYPE] = "INSERT INTO types (type, unit) VALUES (?1, ?2)",
+	[ADD_WINDOW] = "INSERT INTO windows (start_ns, end_ns, level, n_samples, samples)"
+		       " VALUES (?1, ?2, ?3, ?4, ?5)",
+	[ADD_COUNTER] = "INSERT INTO counters (window, what, reason, n) VALUES (?1, ?2, ?3, ?4)"
+			" ON CONFLICT DO UPDATE SET n = n + excluded.n",
+	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples FROM windows"
+			 " WHERE end_ns > ?1 AND start_ns < ?2 ORDER BY end_ns",
+	[READ_NODE] = "SELECT parent, frame FROM nodes WHERE id = ?1",
+	[READ_FRAME] = "SELECT module, address, lines FROM frames WHERE id = ?1",
+	[READ_MODULE] = "SELECT path, build_id, off, start, \"limit\" FROM modules WHERE id = ?1",
+	[READ_FUNCTION] = "SELECT name, system_name, file, start_line FROM functions WHERE id = ?1",
+	[READ_LABELS] = "SELECT key, value, type FROM json_each((SELECT labels FROM labels"
+			" WHERE id = ?1))",
+	[READ_TYPES] = "SELECT id, type, unit FROM types ORDER BY id",
+};
+
+int history_failed(const struct history *h, const char *doing, int err)
+{
+	const char *why =
+		sqlite3_errcode(h->db) != SQLITE_OK ? sqlite3_errmsg(h->db) : "it is damaged";
+
+	if (err)
+		log_error("%s: cannot %s: %s", h->path, doing,
+			  err == -EBADMSG ? why : strerror(-err));
+	return err;
+}
+
+sqlite3_stmt *history_statement(struct history *h, enum history_statement which, int *err)
+{
+	int rc = SQLITE_OK;
+
+	if (!h->statements[which])
+		rc = sqlite3_prepare_v3(h->db, sql[which], -1, SQLITE_PREPARE_PERSISTENT,
+					&h->statements[which], NULL);
+	*err = db_errno(rc);
+	return h->statements[which];
+}
+
+int history_open(const char *path, bool write, struct history **out)
+{
+	struct history *h = calloc(1, sizeof(*h));
+	char error[DB_ERROR_SIZE] = "";
+	int err = h ? 0 : -ENOMEM;
+
+	if (!err) {
+		h->path = strdup(path);
+		err = h->path ? db_open(path, &history_kind, write ? DB_WRITE : DB_READ, &h->db,
+					error)
+			      : -ENOMEM;
+	}
+	if (err) {
+		log_error("%s", error[0] ? error : strerror(-err));
+		history_close(h);
+		return err;
+	}
+	/* The files of its write-ahead log are opened by the first statement. */
+	(void)db_number(h->db, "SELECT count(*) FROM types");
+	*out = h;
+	return 0;
+}
+
+void history_close(struct history *h)
+{
+	if (!h)
+		return;
+	for (size_t i = 0; i < HISTORY_STATEMENTS; i++)
+		(void)sqlite3_finalize(h->statements[i]);
+	(void)sqlite3_close(h->db);
+	free(h->path);
+	free(h);
+}
+
+char *history_path(const char *store_path)
+{
+	size_t n = strlen(store_path);
+	char *path;
+
+	if (n > 3 && !strcmp(store_path + n - 3, ".db"))
+		n -= 3;
+	return asprintf(&path, "%.*s-history.db", (int)n, store_path) < 0 ? NULL : path;
+}

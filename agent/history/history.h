@@ -1,0 +1,72 @@
+/*
+ * agent/history/history.h: where time went on this machine, window by window, in a SQLite database
+ * (docs/history.md).
+ *
+ * A window has the samples of some seconds, with times, threads, labels and stacks, and counts what was
+ * lost. Stacks are stored once: what differs between windows is mostly a few numbers a sample. Names are
+ * stored apart from addresses, so that they can be replaced.
+ *
+ * A history may be used by one thread at a time. Several processes can have it open: one writes, and
+ * readers see complete windows.
+ */
+#ifndef AGENT_HISTORY_HISTORY_H
+#define AGENT_HISTORY_HISTORY_H
+
+#include "agent/export/profile/stacks.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct history;
+
+/* The label of a sample in a profile that history_add takes: when it was taken, in ns since 1970. */
+#define HISTORY_TIME_LABEL "end_timestamp_ns"
+
+/*
+ * Open a history to write it; it is created or upgraded if necessary. For reading it must exist.
+ * Errors are reported. The path of the history that belongs to a store's database is
+ * history_path(): "/var/lib/offwind/offwind.db" has "/var/lib/offwind/offwind-history.db".
+ */
+int history_open(const char *path, bool write, struct history **out);
+void history_close(struct history *history); /* NULL is fine */
+/* Return the path for a store's path; the caller frees it. NULL: no memory. */
+char *history_path(const char *store_path);
+
+struct history_counter {
+	const char *what, *reason; /* as in the table counters */
+	int64_t n;
+};
+
+struct history_window {
+	uint64_t start_ns, end_ns; /* since 1970 */
+	const struct history_counter *counters;
+	size_t n_counters;
+};
+
+/*
+ * Add a window with the samples of a profile, in one transaction. -EBADMSG: a sample has no time.
+ * Errors are reported; then the history is as it was.
+ */
+int history_add(struct history *history, const struct stacks *stacks,
+		const struct history_window *window);
+
+struct history_query {
+	uint64_t from_ns, to_ns; /* since 1970; to_ns is not included */
+	bool labels;		 /* keep labels, threads and processes; else only stacks differ */
+	bool times;		 /* keep the time of each sample, as a label */
+};
+
+struct history_found {
+	uint64_t start_ns, end_ns; /* of the windows that there are in this time; 0: none */
+	uint64_t n_windows, n_samples;
+};
+
+/*
+ * Add the samples of a range of time to a profile. Windows that were merged are taken as a whole if they
+ * begin in the range. Errors are reported.
+ */
+int history_read(struct history *history, const struct history_query *query, struct stacks *stacks,
+		 struct history_found *found);
+
+#endif

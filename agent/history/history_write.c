@@ -1,0 +1,550 @@
+/* agent/history/history_write.c: adds windows: finds or adds the rows of names, stacks and labels. */
+#include "agent/history/history_internal.h"
+
+#include "agent/array.h"
+#include "agent/export/json.h"
+#include "agent/hash.h"
+#include "agent/history/samples.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A node that was found or added while this window is written. */
+struct known_node {
+	int64_t parent, frame, id;
+};
+
+/* What samples with the same label ids have in common. */
+struct known_labels {
+	const struct stacks_sample *first; /* one of them */
+	int64_t id;			   /* row in labels */
+};
+
+struct adding {
+	struct history *h;
+	const struct stacks *s;
+	uint64_t start_ns;
+	/* By index in the stacks: the row's id; 0: not looked up yet. */
+	int64_t *modules, *functions, *frames, *types;
+	struct known_node *nodes;
+	size_t n_nodes, room_nodes;
+	struct uw_hash_index by_node;
+	struct history_sample *samples;
+	size_t n_samples, room_samples;
+	struct history_bytes lines;
+};
+
+/* ---- statements -------------------------------------------------------------------------- */
+
+static void bind_text(sqlite3_stmt *stmt, int column, const char *text)
+{
+	(void)sqlite3_bind_text(stmt, column, text, -1, SQLITE_STATIC);
+}
+
+/* Run a statement that was bound and adds a row. Return its id in *id. */
+static int insert(struct adding *a, sqlite3_stmt *stmt, int64_t *id)
+{
+	int err = db_step(stmt);
+
+	db_release(stmt);
+	if (err < 0)
+		return err;
+	*id = sqlite3_last_insert_rowid(a->h->db);
+	return 0;
+}
+
+/*
+ * Find a row, or else add it; the same parameters are bound to both statements. Return its id in *id.
+ */
+static int find_or_add(struct adding *a, enum history_statement find, enum history_statement add,
+		       void (*bind)(sqlite3_stmt *stmt, const void *ctx), const void *ctx,
+		       int64_t *id)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(a->h, find, &err);
+
+	if (!stmt)
+		return err;
+	bind(stmt, ctx);
+	err = db_step(stmt);
+	if (err == 1)
+		*id = sqlite3_column_int64(stmt, 0);
+	db_release(stmt);
+	if (err)
+		return err < 0 ? err : 0;
+	stmt = history_statement(a->h, add, &err);
+	if (!stmt)
+		return err;
+	bind(stmt, ctx);
+	return insert(a, stmt, id);
+}
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+/* pprof has unsigned addresses, SQLite signed numbers: the bits are the same. */
+static int64_t number(uint64_t value)
+{
+	return (int64_t)value;
+}
+
+/* Let the row of a module begin and end where all its addresses are. */
+static int widen_module(struct adding *a, int64_t id, uint64_t start, uint64_t limit)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(a->h, WIDEN_MODULE, &err);
+
+	if (!stmt)
+		return err;
+	db_bind_numbers(stmt, (const int64_t[]){ id, number(start), number(limit) }, 3);
+	err = db_step(stmt);
+	db_release(stmt);
+	return err < 0 ? err : 0;
+}
+
+static int module_id(struct adding *a, uint32_t index, int64_t *id)
+{
+	const struct stacks_module *m = &a->s->modules[index];
+	uint64_t start = m->start, limit = m->limit;
+	sqlite3_stmt *stmt;
+	int err;
+
+	if (a->modules[index]) {
+		*id = a->modules[index];
+		return 0;
+	}
+	stmt = history_statement(a->h, FIND_MODULE, &err);
+	if (!stmt)
+		return err;
+	bind_text(stmt, 1, m->path);
+	bind_text(stmt, 2, m->build_id);
+	(void)sqlite3_bind_int64(stmt, 3, number(m->off));
+	err = db_step(stmt);
+	if (err == 1) {
+		uint64_t old_start = (uint64_t)sqlite3_column_int64(stmt, 1);
+		uint64_t old_limit = (uint64_t)sqlite3_column_int64(stmt, 2);
+
+		*id = sqlite3_column_int64(stmt, 0);
+		db_release(stmt);
+		start = start < old_start ? start : old_start;
+		limit = limit > old_limit ? limit : old_limit;
+		err = start != old_start || limit != old_limit ? widen_module(a, *id, start, limit)
+							       : 0;
+	} else {
+		db_release(stmt);
+		stmt = err ? NULL : history_statement(a->h, ADD_MODULE, &err);
+		if (!stmt)
+			return err;
+		bind_text(stmt, 1, m->path);
+		bind_text(stmt, 2, m->build_id);
+		(void)sqlite3_bind_int64(stmt, 3, number(m->off));
+		(void)sqlite3_bind_int64(stmt, 4, number(start));
+		(void)sqlite3_bind_int64(stmt, 5, number(limit));
+		err = insert(a, stmt, id);
+	}
+	a->modules[index] = err ? 0 : *id;
+	return err;
+}
+
+static void bind_function(sqlite3_stmt *stmt, const void *ctx)
+{
+	const struct stacks_function *f = ctx;
+
+	bind_text(stmt, 1, f->name);
+	bind_text(stmt, 2, f->file);
+	(void)sqlite3_bind_int64(stmt, 3, f->start_line);
+	bind_text(stmt, 4, f->system_name);
+	(void)sqlite3_bind_int64(stmt, 5, f->placed);
+}
+
+static int function_id(struct adding *a, uint32_t index, int64_t *id)
+{
+	int err = 0;
+
+	if (!a->functions[index])
+		err = find_or_add(a, FIND_FUNCTION, ADD_FUNCTION, bind_function,
+				  &a->s->functions[index], &a->functions[index]);
+	*id = a->functions[index];
+	return err;
+}
+
+/* Put the functions and lines of a location into a->lines. *last: the id of the function itself. */
+static int pack_lines(struct adding *a, const struct stacks_location *l, int64_t *last)
+{
+	int err = 0;
+
+	a->lines.size = 0;
+	for (uint32_t i = 0; i < l->n_lines && !err; i++) {
+		const struct stacks_line *line = &a->s->lines[l->first_line + i];
+
+		err = function_id(a, line->function, last);
+		history_put_uleb(&a->lines, (uint64_t)*last, &err);
+		history_put_uleb(&a->lines, line->line > 0 ? (uint64_t)line->line : 0, &err);
+	}
+	return err;
+}
+
+/* Whether the names of a location follow from its file and address, and may be replaced by better ones. */
+static bool is_lasting(const struct stacks_module *m)
+{
+	return *m->build_id && !m->kernel;
+}
+
+/* Give a frame that exists the names that it has now. */
+static int rename_frame(struct adding *a, int64_t id)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(a->h, NAME_FRAME, &err);
+
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_int64(stmt, 1, id);
+	db_bind_bytes(stmt, 2, a->lines.bytes, a->lines.size);
+	err = db_step(stmt);
+	db_release(stmt);
+	return err < 0 ? err : 0;
+}
+
+static int frame_id(struct adding *a, uint32_t index, int64_t *id)
+{
+	const struct stacks_location *l = &a->s->locations[index];
+	int64_t key[3], last = 0;
+	sqlite3_stmt *stmt;
+	bool same = false;
+	int err = 0;
+
+	if (a->frames[index]) {
+		*id = a->frames[index];
+		return 0;
+	}
+	err = module_id(a, l->module, &key[0]);
+	if (!err)
+		err = pack_lines(a, l, &last);
+	if (err)
+		return err;
+	key[1] = number(l->address);
+	key[2] = is_lasting(&a->s->modules[l->module]) ? 0 : last;
+	stmt = history_statement(a->h, FIND_FRAME, &err);
+	if (!stmt)
+		return err;
+	db_bind_numbers(stmt, key, 3);
+	err = db_step(stmt);
+	if (err == 1) {
+		*id = sqlite3_column_int64(stmt, 0);
+		same = (size_t)sqlite3_column_bytes(stmt, 1) == a->lines.size &&
+		       !memcmp(sqlite3_column_blob(stmt, 1), a->lines.bytes, a->lines.size);
+	}
+	db_release(stmt);
+	if (err == 1) {
+		err = same ? 0 : rename_frame(a, *id);
+	} else if (!err) {
+		stmt = history_statement(a->h, ADD_FRAME, &err);
+		if (!stmt)
+			return err;
+		db_bind_numbers(stmt, key, 3);
+		db_bind_bytes(stmt, 4, a->lines.bytes, a->lines.size);
+		err = insert(a, stmt, id);
+	}
+	a->frames[index] = err ? 0 : *id;
+	return err;
+}
+
+/* ---- stacks ------------------------------------------------------------------------------ */
+
+static void bind_node(sqlite3_stmt *stmt, const void *ctx)
+{
+	const struct known_node *n = ctx;
+
+	db_bind_numbers(stmt, (const int64_t[]){ n->parent, n->frame }, 2);
+}
+
+static int node_id(struct adding *a, int64_t parent, int64_t frame, int64_t *id)
+{
+	uint64_t hash = hash_u64((uint64_t)parent, (uint64_t)frame);
+	struct known_node new = { .parent = parent, .frame = frame };
+	uint32_t at = UW_HASH_FIND(i, &a->by_node, hash,
+				   a->nodes[i].parent == parent && a->nodes[i].frame == frame);
+	int err;
+
+	if (at != UW_HASH_NONE) {
+		*id = a->nodes[at].id;
+		return 0;
+	}
+	err = find_or_add(a, FIND_NODE, ADD_NODE, bind_node, &new, &new.id);
+	if (!err)
+		err = array_grow(a->nodes, a->n_nodes, a->room_nodes);
+	if (!err)
+		err = uw_hash_add(&a->by_node, hash, (uint32_t)a->n_nodes);
+	if (err)
+		return err;
+	a->nodes[a->n_nodes++] = new;
+	*id = new.id;
+	return 0;
+}
+
+/* Give the node of a sample's innermost frame; 0 for a sample without frames. */
+static int stack_id(struct adding *a, const struct stacks_sample *sample, int64_t *id)
+{
+	int err = 0;
+
+	*id = 0;
+	for (uint32_t i = sample->n_locations; i-- && !err;) {
+		int64_t frame = 0;
+
+		err = frame_id(a, a->s->location_ids[sample->first_location + i], &frame);
+		if (!err)
+			err = node_id(a, *id, frame, id);
+	}
+	return err;
+}
+
+/* ---- labels ------------------------------------------------------------------------------ */
+
+static bool is_own_column(const char *key)
+{
+	return !strcmp(key, "pid") || !strcmp(key, "tid") || !strcmp(key, HISTORY_TIME_LABEL);
+}
+
+static int compare_labels(const void *a, const void *b) /* for qsort */
+{
+	const struct stacks_label *const *x = a, *const *y = b;
+	int by = strcmp((*x)->key, (*y)->key);
+
+	return by ? by : strcmp((*x)->text ? (*x)->text : "", (*y)->text ? (*y)->text : "");
+}
+
+/* Write the labels of a sample, but those with columns of their own, as JSON. The caller frees it. */
+static char *labels_text(const struct stacks *s, const struct stacks_sample *sample)
+{
+	const struct stacks_label **sorted = calloc(sample->n_labels + 1, sizeof(*sorted));
+	char *text = NULL;
+	size_t size, n = 0;
+	FILE *out = sorted ? open_memstream(&text, &size) : NULL;
+
+	for (uint32_t i = 0; out && i < sample->n_labels; i++) {
+		const struct stacks_label *l = &s->labels[s->label_ids[sample->first_label + i]];
+
+		if (!is_own_column(l->key))
+			sorted[n++] = l;
+	}
+	if (out) {
+		qsort(sorted, n, sizeof(*sorted), compare_labels);
+		(void)fputc('{', out);
+		for (size_t i = 0; i < n; i++) {
+			if (i && !strcmp(sorted[i]->key, sorted[i - 1]->key))
+				continue;
+			if (i)
+				(void)fputc(',', out);
+			json_text(out, sorted[i]->key);
+			(void)fputc(':', out);
+			if (sorted[i]->text)
+				json_text(out, sorted[i]->text);
+			else
+				(void)fprintf(out, "%lld", (long long)sorted[i]->number);
+		}
+		(void)fputc('}', out);
+		if (fclose(out)) {
+			free(text);
+			text = NULL;
+		}
+	}
+	free(sorted);
+	return text;
+}
+
+static void bind_labels(sqlite3_stmt *stmt, const void *ctx)
+{
+	bind_text(stmt, 1, ctx);
+}
+
+static int labels_id(struct adding *a, const struct stacks_sample *sample, int64_t *id)
+{
+	char *text = labels_text(a->s, sample);
+	int err = text ? find_or_add(a, FIND_LABELS, ADD_LABELS, bind_labels, text, id) : -ENOMEM;
+
+	free(text);
+	return err;
+}
+
+/* Return whether two samples have the same labels, but those with columns of their own. */
+static bool same_labels(const struct stacks *s, const struct stacks_sample *a,
+			const struct stacks_sample *b)
+{
+	if (a->n_labels != b->n_labels)
+		return false;
+	for (uint32_t i = 0; i < a->n_labels; i++) {
+		uint32_t x = s->label_ids[a->first_label + i], y = s->label_ids[b->first_label + i];
+
+		if (x != y && (!is_own_column(s->labels[x].key) ||
+			       strcmp(s->labels[x].key, s->labels[y].key) != 0))
+			return false;
+	}
+	return true;
+}
+
+/* ---- samples ----------------------------------------------------------------------------- */
+
+static void bind_type(sqlite3_stmt *stmt, const void *ctx)
+{
+	const struct stacks_type *t = ctx;
+
+	bind_text(stmt, 1, t->type);
+	bind_text(stmt, 2, t->unit);
+}
+
+static int add_types(struct adding *a)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < a->s->n_types && !err; i++)
+		err = find_or_add(a, FIND_TYPE, ADD_TYPE, bind_type, &a->s->types[i], &a->types[i]);
+	return err;
+}
+
+static uint64_t label_number(const struct stacks *s, const struct stacks_sample *sample,
+			     const char *key)
+{
+	const struct stacks_label *l = stacks_label(s, sample, key);
+
+	return l && !l->text && l->number > 0 ? (uint64_t)l->number : 0;
+}
+
+/*
+ * Put the values of a sample into one or several, because each has room for a few; only types that are
+ * not 0 matter.
+ */
+static int put_sample(struct adding *a, size_t index, struct history_sample *to)
+{
+	for (size_t i = 0; i < a->s->n_types; i++) {
+		int64_t value = stacks_value(a->s, index, i);
+
+		if (!value)
+			continue;
+		if (to->n_values == HISTORY_VALUES)
+			return -E2BIG;
+		to->values[to->n_values++] =
+			(struct history_value){ .type = (uint32_t)a->types[i], .value = value };
+	}
+	if (array_grow(a->samples, a->n_samples, a->room_samples))
+		return -ENOMEM;
+	a->samples[a->n_samples++] = *to;
+	return 0;
+}
+
+static int add_samples(struct adding *a)
+{
+	struct known_labels labels = { .first = NULL };
+	int err = 0;
+
+	for (size_t i = 0; i < a->s->n_samples && !err; i++) {
+		const struct stacks_sample *from = &a->s->samples[i];
+		uint64_t time_ns = label_number(a->s, from, HISTORY_TIME_LABEL);
+		struct history_sample to = { .pid = (uint32_t)label_number(a->s, from, "pid"),
+					     .tid = (uint32_t)label_number(a->s, from, "tid") };
+		int64_t node = 0;
+
+		/* Clocks of CPUs differ a little: a sample may seem to be of just before its window. */
+		to.time_ns = time_ns > a->start_ns ? time_ns - a->start_ns : 0;
+		err = time_ns ? 0 : -EBADMSG;
+		if (!err && (!labels.first || !same_labels(a->s, labels.first, from))) {
+			labels.first = from;
+			err = labels_id(a, from, &labels.id);
+		}
+		if (!err)
+			err = stack_id(a, from, &node);
+		to.labels = (uint64_t)labels.id;
+		to.node = (uint64_t)node;
+		if (!err)
+			err = put_sample(a, i, &to);
+	}
+	return err;
+}
+
+/* ---- the window -------------------------------------------------------------------------- */
+
+static int add_counters(struct adding *a, int64_t window, const struct history_window *w)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < w->n_counters && !err; i++) {
+		const struct history_counter *c = &w->counters[i];
+		sqlite3_stmt *stmt;
+		int64_t id;
+
+		if (!c->n)
+			continue;
+		stmt = history_statement(a->h, ADD_COUNTER, &err);
+		if (!stmt)
+			return err;
+		(void)sqlite3_bind_int64(stmt, 1, window);
+		bind_text(stmt, 2, c->what);
+		bind_text(stmt, 3, c->reason);
+		(void)sqlite3_bind_int64(stmt, 4, c->n);
+		err = insert(a, stmt, &id);
+	}
+	return err;
+}
+
+static int add_window(struct adding *a, const struct history_window *w)
+{
+	struct history_bytes packed = { .bytes = NULL };
+	size_t n = a->n_samples;
+	int err = samples_pack(a->samples, n, HISTORY_TIMES, &packed);
+	sqlite3_stmt *stmt = err ? NULL : history_statement(a->h, ADD_WINDOW, &err);
+	int64_t id = 0;
+
+	if (stmt) {
+		db_bind_numbers(stmt,
+				(const int64_t[]){ number(w->start_ns), number(w->end_ns),
+						   HISTORY_TIMES, (int64_t)n },
+				4);
+		db_bind_bytes(stmt, 5, packed.bytes, packed.size);
+		err = insert(a, stmt, &id);
+	}
+	free(packed.bytes);
+	return err ? err : add_counters(a, id, w);
+}
+
+static void fini(struct adding *a)
+{
+	free(a->modules);
+	free(a->functions);
+	free(a->frames);
+	free(a->types);
+	free(a->nodes);
+	uw_hash_fini(&a->by_node);
+	free(a->samples);
+	free(a->lines.bytes);
+}
+
+int history_add(struct history *h, const struct stacks *stacks, const struct history_window *w)
+{
+	struct adding a = { .h = h,
+			    .s = stacks,
+			    .start_ns = w->start_ns,
+			    .modules = calloc(stacks->n_modules + 1, sizeof(int64_t)),
+			    .functions = calloc(stacks->n_functions + 1, sizeof(int64_t)),
+			    .frames = calloc(stacks->n_locations + 1, sizeof(int64_t)),
+			    .types = calloc(stacks->n_types + 1, sizeof(int64_t)) };
+	int err = a.modules && a.functions && a.frames && a.types ? 0 : -ENOMEM;
+
+	if (!err)
+		err = db_exec(h->db, "BEGIN IMMEDIATE");
+	if (!err) {
+		err = add_types(&a);
+		if (!err)
+			err = add_samples(&a);
+		if (!err)
+			err = add_window(&a, w);
+		if (!err)
+			err = db_exec(h->db, "COMMIT");
+		(void)history_failed(h, "add a window", err);
+		if (err && !sqlite3_get_autocommit(h->db))
+			(void)db_exec(h->db, "ROLLBACK");
+	} else {
+		(void)history_failed(h, "add a window", err);
+	}
+	fini(&a);
+	return err;
+}

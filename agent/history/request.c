@@ -1,0 +1,130 @@
+/* agent/history/request.c: sends windows to the process that writes the history, and serves there. */
+#include "agent/history/request.h"
+
+#include "agent/log.h"
+#include "agent/role/channel.h"
+#include "agent/role/message.h"
+#include "agent/role/sandbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNTERS_MAX = 256 };
+
+static struct channels *asked; /* NULL: windows are added in this process */
+
+void history_ask(struct channels *channels)
+{
+	asked = channels;
+}
+
+/* Read the profile, and add it as a window. */
+static int add(struct history *h, int fd, const struct history_window *window)
+{
+	struct stacks *stacks = NULL;
+	int err = stacks_new(&stacks);
+
+	if (err)
+		log_error("%s", strerror(-err));
+	if (!err && lseek(fd, 0, SEEK_SET))
+		err = -errno;
+	if (!err)
+		err = stacks_load_fd(stacks, fd, "window", false);
+	if (!err)
+		err = history_add(h, stacks, window);
+	stacks_free(stacks);
+	return err;
+}
+
+/* ---- asking ------------------------------------------------------------------------------ */
+
+static int send(int fd, const struct history_window *w)
+{
+	struct message *m = malloc(sizeof(*m));
+	int err;
+
+	if (!m)
+		return -ENOMEM;
+	message_init(m);
+	message_number(m, w->start_ns);
+	message_number(m, w->end_ns);
+	message_number(m, w->n_counters);
+	for (size_t i = 0; i < w->n_counters; i++) {
+		message_text(m, w->counters[i].what);
+		message_text(m, w->counters[i].reason);
+		message_number(m, (uint64_t)w->counters[i].n);
+	}
+	message_fd(m, fd);
+	err = channels_call(asked, m, m);
+	if (!err) {
+		err = (int)(int64_t)message_take_number(m);
+		err = err ? err : m->err;
+		message_fini(m);
+	} else {
+		log_error("the history: %s", strerror(-err));
+	}
+	free(m);
+	return err;
+}
+
+int history_put(const char *path, int fd, const struct history_window *window)
+{
+	struct history *h;
+	int err;
+
+	if (asked)
+		return send(fd, window);
+	err = history_open(path, true, &h);
+	if (err)
+		return err;
+	err = add(h, fd, window);
+	history_close(h);
+	return err;
+}
+
+/* ---- serving ----------------------------------------------------------------------------- */
+
+/* Add one window, and reply. */
+static void answer(void *ctx, struct message *request, struct message *reply)
+{
+	struct history_counter counters[COUNTERS_MAX];
+	struct history_window w = { .start_ns = message_take_number(request),
+				    .end_ns = message_take_number(request),
+				    .counters = counters,
+				    .n_counters = (size_t)message_take_number(request) };
+	int err = w.n_counters > COUNTERS_MAX ? -EBADMSG : 0, fd;
+
+	for (size_t i = 0; !err && i < w.n_counters; i++) {
+		counters[i].what = message_take_text(request);
+		counters[i].reason = message_take_text(request);
+		counters[i].n = (int64_t)message_take_number(request);
+		if (!counters[i].what || !counters[i].reason)
+			err = -EBADMSG;
+	}
+	fd = message_take_fd(request);
+	if (fd < 0 || request->err)
+		err = -EBADMSG;
+	if (!err)
+		err = add(ctx, fd, &w);
+	if (fd >= 0)
+		(void)close(fd);
+	message_number(reply, (uint64_t)(int64_t)err);
+}
+
+void history_serve(struct channels *channels, const char *path)
+{
+	struct history *h;
+	int err = history_open(path, true, &h);
+
+	if (err)
+		return;
+	err = sandbox_is_possible() ? sandbox_enter() : 0;
+	if (err)
+		log_error("the history: giving up rights: %s", strerror(-err));
+	else
+		while (!channels_answer_next(channels, -1, answer, h))
+			;
+	history_close(h);
+}

@@ -1,0 +1,32 @@
+/*
+ * agent/history/request.h: a process of its own that writes the history (docs/security.md, "Roles").
+ *
+ * A worker reads files that others made, so it cannot write the history. It sends a window as a profile
+ * in an unnamed file, with a label HISTORY_TIME_LABEL on each sample.
+ */
+#ifndef AGENT_HISTORY_REQUEST_H
+#define AGENT_HISTORY_REQUEST_H
+
+#include "agent/history/history.h"
+
+struct channels;
+
+/*
+ * In the worker: from now on the process at the other end of channels, which are borrowed, adds the
+ * windows.
+ */
+void history_ask(struct channels *channels);
+
+/*
+ * Add a window whose samples are the pprof profile in the file fd. Without history_ask this process adds
+ * it to the database at path. Errors are reported, here or in the other process.
+ */
+int history_put(const char *path, int fd, const struct history_window *window);
+
+/*
+ * In that process: open the history, give up all other rights, and add windows until the other end is
+ * closed.
+ */
+void history_serve(struct channels *channels, const char *path);
+
+#endif

@@ -1,0 +1,67 @@
+/* agent/history/samples.h: packs and reads the samples of a window (schema/window_blob.h). */
+#ifndef AGENT_HISTORY_SAMPLES_H
+#define AGENT_HISTORY_SAMPLES_H
+
+#include "base/bytes.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HISTORY_VALUES = 8 }; /* types that one sample can have values of */
+
+enum history_level {
+	HISTORY_TIMES,	  /* samples have times and threads */
+	HISTORY_THREADS,  /* only threads */
+	HISTORY_TOGETHER, /* neither */
+	HISTORY_LEVELS
+};
+
+struct history_value {
+	uint32_t type; /* id of a row in types */
+	int64_t value;
+};
+
+struct history_sample {
+	uint64_t labels, node; /* ids of rows; node 0: no frames */
+	uint32_t pid, tid;
+	uint64_t time_ns; /* since the window's start; for HISTORY_TIMES */
+	uint32_t n_values;
+	struct history_value values[HISTORY_VALUES];
+};
+
+struct history_bytes { /* all zero: empty; the caller frees bytes */
+	uint8_t *bytes;
+	size_t size, room;
+};
+
+void history_put_uleb(struct history_bytes *b, uint64_t value,
+		      int *err); /* *err: -ENOMEM, else as it was */
+
+/*
+ * Pack samples, which are sorted and changed by this: equal ones are counted together. -ENOMEM.
+ * Free out->bytes in each case.
+ */
+int samples_pack(struct history_sample *samples, size_t n, enum history_level level,
+		 struct history_bytes *out);
+
+struct history_group {
+	struct history_sample sample; /* with the sum of the values; time_ns is not used */
+	struct uw_bytes times;	      /* for samples_time */
+	uint64_t n_times, time;
+};
+
+struct samples_reader {
+	struct uw_bytes bytes;
+	uint64_t level;
+	struct history_sample last;
+};
+
+/* Begin to read a blob, which is borrowed. -EBADMSG, -ENOTSUP: another version. */
+int samples_open(const void *blob, size_t size, struct samples_reader *out);
+/* Read the next group. Return 1, 0 at the end, or -EBADMSG. */
+int samples_next(struct samples_reader *r, struct history_group *out);
+/* Give the next time of a group, in ns since the window's start. False: there are no more. */
+bool samples_time(struct history_group *group, uint64_t *out);
+
+#endif

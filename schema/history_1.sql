@@ -1,0 +1,81 @@
+-- The history: where time went on this machine, window by window (docs/history.md).
+
+-- A file with code, or a segment of it; the kernel; generated code. start and limit bound its addresses.
+CREATE TABLE modules (
+	id INTEGER PRIMARY KEY,
+	path TEXT NOT NULL,
+	build_id TEXT NOT NULL, -- hexadecimal; '': not known
+	off INTEGER NOT NULL, -- in the file, of start
+	start INTEGER NOT NULL,
+	"limit" INTEGER NOT NULL,
+	UNIQUE (path, build_id, off)
+) STRICT;
+
+CREATE TABLE functions (
+	id INTEGER PRIMARY KEY,
+	name TEXT NOT NULL,
+	system_name TEXT NOT NULL, -- as linked
+	file TEXT NOT NULL, -- '': not known
+	start_line INTEGER NOT NULL,
+	placed INTEGER NOT NULL, -- 1: no symbol; the name is only a place
+	UNIQUE (name, file, start_line, system_name, placed)
+) STRICT;
+
+-- An address of code, and its names: pairs of LEB128 numbers, function and line, the innermost inlined
+-- call first. The same address of generated code, or of another start of the kernel, has other names: variant.
+CREATE TABLE frames (
+	id INTEGER PRIMARY KEY,
+	module INTEGER NOT NULL REFERENCES modules,
+	address INTEGER NOT NULL, -- as the ELF file has it
+	variant INTEGER NOT NULL, -- 0: names follow from build-id and address; else the function's id
+	lines BLOB NOT NULL,
+	UNIQUE (module, address, variant)
+) STRICT;
+
+-- Stacks share their callers: a stack is the node of its innermost frame. A parent's id is below its children's.
+CREATE TABLE nodes (
+	id INTEGER PRIMARY KEY,
+	parent INTEGER NOT NULL, -- 0: the frame is outermost
+	frame INTEGER NOT NULL REFERENCES frames,
+	UNIQUE (parent, frame)
+) STRICT;
+
+-- All labels of samples but pid and tid, as a JSON object with sorted keys.
+CREATE TABLE labels (
+	id INTEGER PRIMARY KEY,
+	labels TEXT NOT NULL UNIQUE
+) STRICT;
+
+-- What is counted: samples/count, cpu/nanoseconds.
+CREATE TABLE types (
+	id INTEGER PRIMARY KEY,
+	type TEXT NOT NULL,
+	unit TEXT NOT NULL,
+	UNIQUE (type, unit)
+) STRICT;
+
+-- Times are nanoseconds since 1970. level 0: samples have times and threads; 1: threads; 2: neither.
+CREATE TABLE windows (
+	id INTEGER PRIMARY KEY,
+	start_ns INTEGER NOT NULL,
+	end_ns INTEGER NOT NULL,
+	level INTEGER NOT NULL,
+	n_samples INTEGER NOT NULL,
+	samples BLOB NOT NULL -- schema/window_blob.h; or history_samples(id)
+) STRICT;
+CREATE INDEX windows_end ON windows (end_ns);
+
+-- What became of all that fired in a window: fired = unwound + waiting + sum of filtered + sum of lost.
+-- unwound = sum of stop. waiting: fired here, but not settled in this window; below 0: the reverse.
+CREATE TABLE counters (
+	window INTEGER NOT NULL REFERENCES windows ON DELETE CASCADE,
+	what TEXT NOT NULL, -- fired, unwound, waiting, filtered, lost, stop, cut
+	reason TEXT NOT NULL, -- of filtered, lost and stop; else ''
+	n INTEGER NOT NULL,
+	PRIMARY KEY (window, what, reason)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE settings (
+	name TEXT PRIMARY KEY,
+	value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

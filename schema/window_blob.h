@@ -1,0 +1,22 @@
+/*
+ * schema/window_blob.h: the samples of a window of the history, as the column windows.samples has them.
+ *
+ * All numbers are LEB128, those marked with "signed" SLEB128. After the header come groups of equal
+ * samples, sorted by labels, pid, tid and node. Each number marked with "Δ" is the difference from the same
+ * field of the group before, which for the first group is 0.
+ *
+ *   header   version (WINDOW_BLOB_VERSION), level (as windows.level)
+ *   group    Δ labels (id), Δ pid (signed), Δ tid (signed), Δ node (id, signed; 0: no frames),
+ *            number of values, and of each type (id) and value (signed)
+ *            at level 0: number of times, and of each the milliseconds since the window's start, after
+ *            the first the difference from the time before
+ *
+ * pid and tid are 0 where threads are not told apart (level 2).
+ */
+#ifndef SCHEMA_WINDOW_BLOB_H
+#define SCHEMA_WINDOW_BLOB_H
+
+#define WINDOW_BLOB_VERSION 1
+#define WINDOW_TIME_NS	    1000000 /* the unit of times */
+
+#endif
