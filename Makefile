@@ -21,7 +21,7 @@ comma := ,
 PACKAGES := \
 	gcc libc6-dev linux-libc-dev make pkg-config clang llvm bpftool \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
-	libsqlite3-dev nettle-dev libseccomp-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
+	libsqlite3-dev nettle-dev libseccomp-dev libinih-dev libmicrohttpd-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
 	nodejs python3 libdebuginfod1
 # npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
 PACKAGES += $(if $(shell command -v npm),,npm)
@@ -64,10 +64,10 @@ endif
 CPPFLAGS += -I. -I$(GEN) -D_GNU_SOURCE -DOFFWIND_VERSION='"$(VERSION)"'
 CFLAGS ?= -O2 -g
 OUR_CFLAGS := -std=c17 $(WARN) -fno-omit-frame-pointer
-LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lnettle -lseccomp -lzstd -llzma -lz -ldeflate -liberty -lm -lpthread
+LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lnettle -lseccomp -linih -lzstd -llzma -lz -ldeflate -liberty -lm -lpthread
 # The program itself carries them: finding and relocating nine libraries takes as long as all that a
 # run does of its own until the first stack is out.  STATIC= (empty) links it like the rest.
-STATIC ?= -lsqlite3 -lbpf -lelf -lprotobuf-c -lnettle -lseccomp -lzstd -llzma -lz -ldeflate -liberty
+STATIC ?= -lsqlite3 -lbpf -lelf -lprotobuf-c -lnettle -lseccomp -linih -lzstd -llzma -lz -ldeflate -liberty
 PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdynamic -lm -lpthread,$(LDLIBS))
 
 # ---- set-up ---------------------------------------------------------------

@@ -60,6 +60,7 @@ done <<-ROOMS
 	pipeline opener process role source store
 	export pipeline process role source
 	history export role store
+	http cli export history role store
 	cli export history live opener owc pipeline role source store
 ROOMS
 

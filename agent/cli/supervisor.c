@@ -58,6 +58,8 @@
 #define STOP_TURNS 400
 /* A worker that does not go on for so many seconds is ended. */
 #define SILENT_S 30
+/* How soon the process that serves others may be begun again. */
+#define SERVER_AGAIN_NS UINT64_C(5000000000)
 /* Workers that may die before the command fails; while recording, so many within an hour. */
 #define DEATHS_MAX 8
 #define DEATHS_NS  (UINT64_C(3600) * 1000000000)
@@ -79,10 +81,11 @@ enum { STORE, HISTORY, KEEPERS };
 
 struct supervisor {
 	const struct supervision *given;
-	struct reading_notes *reading; /* shared with the workers */
-	int socket;		       /* to the worker */
-	pid_t worker, opener, capture; /* 0: there is none */
-	struct capture *live;	       /* to the capture process; NULL: there is none */
+	struct reading_notes *reading;	       /* shared with the workers */
+	int socket;			       /* to the worker */
+	pid_t worker, opener, capture, server; /* 0: there is none */
+	uint64_t server_began_ns;
+	struct capture *live; /* to the capture process; NULL: there is none */
 	struct keeper keepers[KEEPERS];
 	struct output outputs[OUTPUTS_MAX]; /* which the worker writes; fd -1: not in use */
 	struct sigaction
@@ -303,6 +306,7 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 }
 
 static void start_keeper(struct supervisor *s, size_t which);
+static void keep_serving(struct supervisor *s);
 
 /*
  * Wait for a request, or for the worker's end. End a worker that is busy and does not go on. Time
@@ -314,6 +318,7 @@ static void wait_for_request(struct supervisor *s)
 	uint64_t seen = 0;
 
 	for (int silent = 0;; silent++) {
+		keep_serving(s);
 		for (size_t i = 0; i < KEEPERS; i++) {
 			struct channels *c = s->keepers[i].channels;
 
@@ -515,6 +520,13 @@ static void leave_stops(void)
 	(void)signal(SIGCONT, SIG_DFL);
 }
 
+/* In a process that does not serve others. */
+static void close_served(const struct supervisor *s)
+{
+	for (size_t i = 0; i < s->given->n_serve_fds; i++)
+		(void)close(s->given->serve_fds[i]);
+}
+
 /* Begin a process that serves the worker. The supervisor ends it. */
 static void be_helper(const struct supervisor *s, const char *name)
 {
@@ -527,6 +539,7 @@ static void be_helper(const struct supervisor *s, const char *name)
 	if (s->standard >= 0)
 		(void)close(s->standard);
 	let_go_of_output();
+	close_served(s);
 }
 
 /* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
@@ -585,6 +598,7 @@ static _Noreturn void be_keeper(struct supervisor *s, size_t which)
 /* Become the worker: everything is read and opened through the other two from now on. */
 static void be_worker(struct supervisor *s, struct channels *channels, const int ends[2])
 {
+	close_served(s);
 	(void)prctl(PR_SET_NAME, "offwind-worker");
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/*
@@ -621,6 +635,47 @@ static int fork_role(pid_t *pid)
 {
 	*pid = fork();
 	return *pid < 0 ? -errno : !*pid;
+}
+
+/* The process that serves others. It ends with the supervisor. */
+static _Noreturn void be_server(struct supervisor *s)
+{
+	(void)prctl(PR_SET_NAME, "offwind-server");
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (size_t i = 0; i < N_PASSED; i++)
+		(void)signal(passed[i], SIG_IGN);
+	leave_stops();
+	if (s->standard >= 0)
+		(void)close(s->standard);
+	let_go_of_output();
+	capture_free(s->live);
+	if (s->socket >= 0)
+		(void)close(s->socket);
+	for (size_t i = 0; i < KEEPERS; i++)
+		channels_free(s->keepers[i].channels);
+	_exit(s->given->serve(s->given->ctx) ? 1 : 0);
+}
+
+/* Start the process that serves others, and start it again, not too often, when it died. */
+static void keep_serving(struct supervisor *s)
+{
+	int status;
+
+	if (!s->given->serve)
+		return;
+	if (s->server > 0) {
+		if (waitpid(s->server, &status, WNOHANG) != s->server)
+			return;
+		s->server = 0;
+		log_warning("the process that serves HTTP ended%s%s, and is begun again",
+			    WIFSIGNALED(status) ? " by SIG" : "",
+			    WIFSIGNALED(status) ? signal_name(WTERMSIG(status)) : "");
+	}
+	if (s->server_began_ns && now_ns() - s->server_began_ns < SERVER_AGAIN_NS)
+		return;
+	s->server_began_ns = now_ns();
+	if (fork_role(&s->server) == 1)
+		be_server(s);
 }
 
 /* Start the capture process, before there are others. */
@@ -739,6 +794,8 @@ static _Noreturn void end_like(struct supervisor *s, int status)
 {
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
+	if (s->server > 0)
+		(void)kill(s->server, SIGKILL);
 	end_capture(s);
 	if (s->given->ended)
 		s->given->ended(s->given->ctx);

@@ -41,6 +41,14 @@ struct supervision {
 	bool streams; /* a recording's result goes to standard output: it cannot be begun again */
 	int realtime; /* the priority of that process (sched(7)); 0: as this one */
 	/*
+	 * Serve others in a process of its own, which is begun again if it dies; NULL: no. The other
+	 * processes close these descriptors. serve gives up the process's rights, and does not return
+	 * unless it fails.
+	 */
+	int (*serve)(void *ctx);
+	const int *serve_fds;
+	size_t n_serve_fds;
+	/*
 	 * What the command itself does in the supervisor; NULL: nothing. ask serves the worker's
 	 * files_command and returns a code; ended is called when the worker has ended.
 	 */

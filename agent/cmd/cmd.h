@@ -17,6 +17,7 @@ enum {
 };
 
 int cmd_record(int argc, char **argv);
+int cmd_daemon(int argc, char **argv);
 int cmd_unwind(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_report(int argc, char **argv);

@@ -19,6 +19,7 @@ static const struct {
 	const char *sentence;
 } commands[] = {
 	{ "record", cmd_record, "sample the live system and write a profile" },
+	{ "daemon", cmd_daemon, "record the machine all the time, and serve what ran" },
 	{ "unwind", cmd_unwind, "turn recordings, core files and snapshots into profiles" },
 	{ "explain", cmd_explain, "show how one sample was unwound, frame by frame" },
 	{ "report", cmd_report, "show, compare, merge and convert profiles" },

@@ -7,7 +7,7 @@
 #include "agent/cli/supervisor.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
-#include "agent/cmd/report_json.h"
+#include "agent/export/profile/ranking_json.h"
 #include "agent/cmd/report_options.h"
 #include "agent/export/export.h"
 #include "agent/export/output.h"
@@ -134,14 +134,14 @@ static int print_table(const struct stacks *s, size_t type, char **paths, int n_
 		if (!o->json)
 			print_header(s, type, &r, paths, n_paths, o, out);
 		if (o->json) {
-			struct report_json json = { .paths = paths,
+			struct ranking_json json = { .paths = paths,
 						    .n_paths = n_paths,
 						    .base = o->base,
 						    .n = o->top,
 						    .by_total = o->by_total };
 
 			json.counted = count_samples(s, &json.n_samples);
-			report_json_print(s, type, &r, &json, out);
+			ranking_json_print(s, type, &r, &json, out);
 		} else if (r.n_rows) {
 			table_print(&r, &table, out);
 		} else {

@@ -47,6 +47,14 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[READ_FUNCTION] = "SELECT name, system_name, file, start_line FROM functions WHERE id = ?1",
 	[READ_LABELS] = "SELECT key, value, type FROM json_each((SELECT labels FROM labels"
 			" WHERE id = ?1))",
+	[READ_TYPE] = "SELECT id, type, unit FROM types WHERE type = ?1 OR (?1 IS NULL AND"
+		      " type <> 'samples') ORDER BY id LIMIT 1",
+	[READ_LABEL] = "SELECT value FROM json_each((SELECT labels FROM labels WHERE id = ?1))"
+		       " WHERE key = ?2",
+	[READ_COUNTERS] = "SELECT what, reason, sum(n) FROM counters WHERE window IN"
+			  " (SELECT id FROM windows WHERE end_ns > ?1 AND start_ns < ?2)"
+			  " GROUP BY what, reason",
+	[READ_NEWEST] = "SELECT max(end_ns) FROM windows",
 	[READ_TYPES] = "SELECT id, type, unit FROM types ORDER BY id",
 };
 

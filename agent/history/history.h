@@ -69,4 +69,39 @@ struct history_found {
 int history_read(struct history *history, const struct history_query *query, struct stacks *stacks,
 		 struct history_found *found);
 
+/* One or several samples of one thread and one stack. */
+struct history_point {
+	uint64_t start_ns, end_ns; /* since 1970: equal for one sample; else those of a merged window */
+	uint64_t labels, node;	   /* ids of rows */
+	uint32_t pid, tid;
+	uint64_t n;    /* samples */
+	int64_t value; /* of the type asked for */
+};
+
+/* Take a point. A result other than 0 ends the scan with it. */
+typedef int (*history_point_fn)(void *ctx, const struct history_point *point);
+
+/*
+ * Call fn for all samples of a range of time, window by window, with their values of one sample type;
+ * NULL: the second type, which is that of the clock. *type and *unit (NULL: not wanted) are set to its
+ * names, which the history owns. -ENOENT: there is no such type. Errors of the database are reported.
+ */
+int history_scan(struct history *history, uint64_t from_ns, uint64_t to_ns, const char *type,
+		 history_point_fn fn, void *ctx, const char **type_name, const char **unit);
+
+/*
+ * Write the value of a label into out, "" if the labels of that id have none. Return 0 or a negative
+ * code.
+ */
+int history_label(struct history *history, uint64_t labels, const char *key, char *out,
+		  size_t size);
+
+/* Sums of the counters of a range of time. fn is called for each reason. */
+typedef void (*history_counter_fn)(void *ctx, const struct history_counter *counter);
+int history_counters(struct history *history, uint64_t from_ns, uint64_t to_ns,
+		     history_counter_fn fn, void *ctx);
+
+/* When the newest window ended, in ns since 1970; 0: there is none. */
+uint64_t history_newest(struct history *history);
+
 #endif

@@ -31,6 +31,10 @@ enum history_statement {
 	READ_FUNCTION,
 	READ_LABELS,
 	READ_TYPES,
+	READ_TYPE,
+	READ_LABEL,
+	READ_COUNTERS,
+	READ_NEWEST,
 	HISTORY_STATEMENTS
 };
 
@@ -38,6 +42,7 @@ struct history {
 	sqlite3 *db;
 	char *path;
 	sqlite3_stmt *statements[HISTORY_STATEMENTS];
+	char type[64], unit[64]; /* of the last scan */
 };
 
 /* Return the prepared statement, ready for binding. On failure return NULL and set *err. */

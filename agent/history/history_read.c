@@ -358,8 +358,9 @@ static int add_window(struct reading *r, sqlite3_stmt *window)
 		r->found->n_samples += (uint64_t)sqlite3_column_int64(window, 2);
 	}
 	if (!r->found->n_windows++)
-		r->found->start_ns = start_ns;
-	r->found->end_ns = end_ns;
+		r->found->start_ns = start_ns > r->q->from_ns ? start_ns : r->q->from_ns;
+	r->found->end_ns = reader.level == HISTORY_TIMES && end_ns > r->q->to_ns ? r->q->to_ns
+										 : end_ns;
 	while ((err = samples_next(&reader, &group)) == 1) {
 		err = add_group(r, &group, start_ns);
 		if (err)

@@ -245,6 +245,14 @@ static const int allowed[] = {
 	SCMP_SYS(getppid),
 };
 
+/* What a server needs beside these: connections to the sockets that it has. */
+static const int allowed_server[] = {
+	SCMP_SYS(accept4),    SCMP_SYS(recvfrom),    SCMP_SYS(sendto),	    SCMP_SYS(setsockopt),
+	SCMP_SYS(getsockopt), SCMP_SYS(getsockname), SCMP_SYS(getpeername), SCMP_SYS(epoll_create1),
+	SCMP_SYS(epoll_ctl),  SCMP_SYS(epoll_wait),  SCMP_SYS(epoll_pwait), SCMP_SYS(eventfd2),
+	SCMP_SYS(sendfile),
+};
+
 /* Allow a call if the masked argument has this value. */
 static int allow_if(scmp_filter_ctx filter, int call, unsigned int argument, uint64_t mask,
 		    uint64_t value)
@@ -308,13 +316,16 @@ static int allow_files(scmp_filter_ctx filter)
 }
 
 /* Install the filter. It needs no_new_privs, which seccomp_load sets. */
-static int filter_calls(void)
+static int filter_calls(bool server)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int err = filter ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < sizeof(allowed) / sizeof(allowed[0]); i++)
 		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
+	for (size_t i = 0; !err && server && i < sizeof(allowed_server) / sizeof(allowed_server[0]);
+	     i++)
+		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_server[i], 0);
 	if (!err)
 		err = allow_memory(filter);
 	if (!err)
@@ -328,7 +339,7 @@ static int filter_calls(void)
 	return err;
 }
 
-int sandbox_enter(void)
+static int enter(bool server)
 {
 	const struct rlimit none = { 0, 0 };
 	int err;
@@ -347,5 +358,15 @@ int sandbox_enter(void)
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	(void)setrlimit(RLIMIT_CORE, &none);
 	enter_landlock();
-	return filter_calls();
+	return filter_calls(server);
+}
+
+int sandbox_enter(void)
+{
+	return enter(false);
+}
+
+int sandbox_enter_server(void)
+{
+	return enter(true);
 }

@@ -32,5 +32,7 @@ void sandbox_limit_memory(uint64_t bytes);
  * not go on.
  */
 int sandbox_enter(void);
+/* The same for a server: it may also accept connections on the sockets that it has, and use them. */
+int sandbox_enter_server(void);
 
 #endif

@@ -12,6 +12,7 @@
 #include "agent/cmd/cmd.h"
 #include "agent/ending.h"
 #include "agent/errand.h"
+#include "agent/http/server.h"
 #include "agent/io.h"
 #include "agent/live/live.h"
 #include "agent/log.h"
@@ -21,6 +22,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,8 @@
  */
 #define SAME_SIGNAL_NS UINT64_C(300000000)
 #define SECOND_NS      UINT64_C(1000000000)
+/* No request makes a window shorter than this. */
+#define FLUSH_LEAST_NS UINT64_C(100000000)
 
 static volatile sig_atomic_t interrupted;
 static volatile sig_atomic_t end_began; /* recording has ended; its results are being completed */
@@ -89,6 +93,17 @@ static int close_window(struct recorder *r, uint64_t end_ns)
 	return 0;
 }
 
+/* Return when the window that was begun ends: sooner if a request waits for its samples. */
+static uint64_t window_end(const struct recorder *r)
+{
+	const struct server *server = r->options->server;
+	uint64_t end_ns = r->window_start_ns + r->options->rotate_ns;
+	uint64_t flush_ns = server ? atomic_load(&server->shared->flush_ns) : 0;
+
+	return flush_ns >= r->window_start_ns + FLUSH_LEAST_NS && flush_ns < end_ns ? flush_ns
+										    : end_ns;
+}
+
 /*
  * Close every window that has ended by time_ns. time_ns is on the clock of the events, so that
  * each sample falls into its own window.
@@ -98,13 +113,15 @@ static int rotate(struct recorder *r, uint64_t time_ns)
 	uint64_t every = r->options->rotate_ns, duration = r->options->duration_ns;
 	int err = 0;
 
-	while (every && !err && time_ns >= r->window_start_ns + every) {
+	while (every && !err) {
+		uint64_t end_ns = window_end(r);
+
 		/*
 		 * Do not begin a window at the very end: those samples belong to the last window.
 		 */
-		if (duration && r->window_start_ns + every >= r->began_ns + duration)
+		if (time_ns < end_ns || (duration && end_ns >= r->began_ns + duration))
 			break;
-		err = close_window(r, r->window_start_ns + every);
+		err = close_window(r, end_ns);
 	}
 	return err;
 }
@@ -466,13 +483,48 @@ static int exit_code(const struct recorder *r, const struct result *result)
 									     : CMD_FAILED;
 }
 
-/* Record as options says. Return the exit code. */
-static int record(const struct record_options *options)
+/* What the supervisor does for the worker. ctx is the struct recorder. */
+static int ask(void *ctx, uint64_t what, uint64_t *number)
+{
+	struct recorder *r = ctx;
+
+	return command_ask(&r->command, what, number);
+}
+
+static void worker_ended(void *ctx)
+{
+	struct recorder *r = ctx;
+
+	command_worker_ended(&r->command);
+	if (r->options->server)
+		server_close(r->options->server, true);
+}
+
+static int record_serve(void *ctx)
+{
+	struct recorder *r = ctx;
+
+	return server_run(r->options->server);
+}
+
+/* Give the sockets that are served. */
+static size_t record_sockets(const struct record_options *o, int fds[SERVER_SOCKETS])
+{
+	int n = o->server ? o->server->n_sockets : 0;
+
+	for (int i = 0; i < n; i++)
+		fds[i] = o->server->sockets[i].fd;
+	return (size_t)n;
+}
+
+int record_run(const struct record_options *options)
 {
 	bool named = options->command || options->live.n_pids || options->live.n_tids;
 	struct recorder r = { .options = options,
 			      .command = { .argv = options->command, .gate = -1, .fault = -1 } };
 	struct result result = { .began = false };
+	int fds[SERVER_SOCKETS];
+	size_t n_fds = record_sockets(options, fds);
 	/* Needed until the end, by the supervisor. */
 	const struct supervision given = {
 		.output = options->rotate_ns ? NULL : options->path,
@@ -486,9 +538,12 @@ static int record(const struct record_options *options)
 		.streams = (options->path && !strcmp(options->path, "-")) ||
 			   (options->raw && !strcmp(options->raw_path, "-")),
 		.realtime = options->realtime,
-		.ask = command_ask,
-		.ended = command_worker_ended,
-		.ctx = &r.command
+		.serve = options->server ? record_serve : NULL,
+		.serve_fds = fds,
+		.n_serve_fds = n_fds,
+		.ask = ask,
+		.ended = worker_ended,
+		.ctx = &r
 	};
 
 	result.err = record_prepare(&r);
@@ -529,10 +584,7 @@ static char *command_line(int argc, char **argv)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_options o = { .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
-				    .format = FORMAT_N,
-				    .walking = { .pipeline = { .live = true, .fold = true },
-						 .frames_limit = 1 << 20 } };
+	struct record_options o = RECORD_OPTIONS_DEFAULT;
 	int parsed = record_options_parse(argc, argv, &o);
 	int rc = parsed < 0 ? CMD_USAGE : CMD_DONE;
 
@@ -543,7 +595,7 @@ int cmd_record(int argc, char **argv)
 
 		io_allow_many_files();
 		o.live.command = command;
-		rc = record(&o);
+		rc = record_run(&o);
 		free(command);
 	}
 	record_options_fini(&o);

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct server;
+
 struct record_options {
 	struct source_live_options live;
 	struct walking walking;
@@ -21,12 +23,22 @@ struct record_options {
 	 * path and raw_path are the same pointer, only the capture file is wanted.
 	 */
 	const char *path, *raw_path, *stats_path;
-	const char *history; /* the database that windows of rotate_ns are added to; NULL: none */
-	enum format format;  /* FORMAT_N before record_options_parse: not given */
+	const char *history;   /* the database that windows of rotate_ns are added to; NULL: none */
+	struct server *server; /* which serves the history; NULL: none */
+	enum format format;    /* FORMAT_N before record_options_parse: not given */
 	const char *sample_type; /* NULL: the default */
 	bool raw, with_files, all, has_rate;
 	char **command; /* NULL: none */
 };
+
+#define RECORD_OPTIONS_DEFAULT                                                              \
+	{                                                                                   \
+		.live = { .frequency_hz = 99, .stack_max = 256 << 10 }, .format = FORMAT_N, \
+		.walking = {                                                                \
+			.pipeline = { .live = true, .fold = true },                         \
+			.frames_limit = 1 << 20                                             \
+		}                                                                           \
+	}
 
 /*
  * Read the command line into *o. Return 0; 1 after --help was printed; or a negative code after
@@ -34,5 +46,8 @@ struct record_options {
  */
 int record_options_parse(int argc, char **argv, struct record_options *o);
 void record_options_fini(struct record_options *o);
+
+/* Record as options says, until the end. Return the exit code. */
+int record_run(const struct record_options *options);
 
 #endif

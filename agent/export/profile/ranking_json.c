@@ -1,5 +1,5 @@
-/* agent/cmd/report_json.c: the JSON form of a ranking. */
-#include "agent/cmd/report_json.h"
+/* agent/export/profile/ranking_json.c: the JSON form of a ranking. */
+#include "agent/export/profile/ranking_json.h"
 
 #include "agent/export/json.h"
 
@@ -35,7 +35,7 @@ static void put_texts(const char *key, const char *const *texts, size_t n, FILE 
 
 /* Write the members before "rows". */
 static void put_head(const struct stacks *s, size_t type, const struct ranking *r,
-		     const struct report_json *o, FILE *out)
+		     const struct ranking_json *o, FILE *out)
 {
 	put_texts("files", (const char *const *)o->paths, (size_t)o->n_paths, out);
 	if (o->base) {
@@ -76,7 +76,7 @@ static void put_value(const char *key, int64_t value, int64_t whole, FILE *out)
  * thread.
  */
 static void put_row(const struct ranking *r, const struct ranking_row *row,
-		    const struct report_json *o, FILE *out)
+		    const struct ranking_json *o, FILE *out)
 {
 	uint64_t pid, tid;
 
@@ -100,8 +100,8 @@ static void put_row(const struct ranking *r, const struct ranking_row *row,
 	(void)fputc('}', out);
 }
 
-void report_json_print(const struct stacks *s, size_t type, const struct ranking *r,
-		       const struct report_json *o, FILE *out)
+void ranking_json_print(const struct stacks *s, size_t type, const struct ranking *r,
+		       const struct ranking_json *o, FILE *out)
 {
 	size_t n = o->n && o->n < r->n_rows ? o->n : r->n_rows;
 

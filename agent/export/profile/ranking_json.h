@@ -1,6 +1,6 @@
-/* agent/cmd/report_json.h: prints the table of offwind report as one JSON object, for scripts. */
-#ifndef AGENT_CMD_REPORT_JSON_H
-#define AGENT_CMD_REPORT_JSON_H
+/* agent/export/profile/ranking_json.h: prints the table of offwind report as one JSON object, for scripts. */
+#ifndef AGENT_EXPORT_PROFILE_RANKING_JSON_H
+#define AGENT_EXPORT_PROFILE_RANKING_JSON_H
 
 #include "agent/export/profile/ranking.h"
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct report_json {
+struct ranking_json {
 	char **paths; /* of the profiles; borrowed, as all strings here */
 	int n_paths;
 	const char *base;  /* the profile that they are compared with; NULL: none */
@@ -22,7 +22,7 @@ struct report_json {
  * Write the profile's header data, and the first rows of a sorted ranking of its values of that
  * type.
  */
-void report_json_print(const struct stacks *stacks, size_t type, const struct ranking *ranking,
-		       const struct report_json *options, FILE *out);
+void ranking_json_print(const struct stacks *stacks, size_t type, const struct ranking *ranking,
+		       const struct ranking_json *options, FILE *out);
 
 #endif

@@ -1,0 +1,168 @@
+/* agent/history/history_scan.c: goes through single samples, labels and counters of a range of time. */
+#include "agent/history/history_internal.h"
+
+#include "agent/history/samples.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct scanning {
+	uint64_t from_ns, to_ns;
+	uint32_t type, count_type; /* the one asked for, and "samples" */
+	history_point_fn fn;
+	void *ctx;
+};
+
+/* SQLite has signed numbers: a time beyond them is never reached. */
+static int64_t clip(uint64_t time_ns)
+{
+	return time_ns > INT64_MAX ? INT64_MAX : (int64_t)time_ns;
+}
+
+static int64_t value_of(const struct history_sample *s, uint32_t type)
+{
+	int64_t value = 0;
+
+	for (uint32_t i = 0; i < s->n_values; i++)
+		if (s->values[i].type == type)
+			value = stacks_sum(value, s->values[i].value);
+	return value;
+}
+
+static int scan_group(const struct scanning *s, struct history_group *g, uint64_t start_ns,
+		      uint64_t end_ns)
+{
+	struct history_point p = { .start_ns = start_ns,
+				   .end_ns = end_ns,
+				   .labels = g->sample.labels,
+				   .node = g->sample.node,
+				   .pid = g->sample.pid,
+				   .tid = g->sample.tid,
+				   .n = 1,
+				   .value = value_of(&g->sample, s->type) };
+	uint64_t time_ns;
+	int err = 0;
+
+	if (!g->n_times) {
+		p.n = (uint64_t)value_of(&g->sample, s->count_type);
+		return s->fn(s->ctx, &p);
+	}
+	p.value /= (int64_t)g->n_times;
+	while (!err && samples_time(g, &time_ns)) {
+		p.start_ns = p.end_ns = start_ns + time_ns;
+		if (p.start_ns >= s->from_ns && p.start_ns < s->to_ns)
+			err = s->fn(s->ctx, &p);
+	}
+	return err;
+}
+
+static int scan_window(const struct scanning *s, sqlite3_stmt *window)
+{
+	uint64_t start_ns = (uint64_t)sqlite3_column_int64(window, 0);
+	uint64_t end_ns = (uint64_t)sqlite3_column_int64(window, 1);
+	struct samples_reader reader;
+	struct history_group group;
+	int err = samples_open(sqlite3_column_blob(window, 3),
+			       (size_t)sqlite3_column_bytes(window, 3), &reader);
+
+	if (!err && reader.level != HISTORY_TIMES && start_ns < s->from_ns)
+		return 0;
+	while (!err && (err = samples_next(&reader, &group)) == 1)
+		err = scan_group(s, &group, start_ns, end_ns);
+	return err;
+}
+
+/* Find the sample type. */
+static int find_type(struct history *h, const char *type, uint32_t *out)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_TYPE, &err);
+
+	if (!stmt)
+		return err;
+	if (type)
+		(void)sqlite3_bind_text(stmt, 1, type, -1, SQLITE_STATIC);
+	err = db_step(stmt);
+	if (err == 1) {
+		*out = (uint32_t)sqlite3_column_int64(stmt, 0);
+		(void)snprintf(h->type, sizeof(h->type), "%s", sqlite3_column_text(stmt, 1));
+		(void)snprintf(h->unit, sizeof(h->unit), "%s", sqlite3_column_text(stmt, 2));
+	}
+	db_release(stmt);
+	return err == 1 ? 0 : err ? err : -ENOENT;
+}
+
+int history_scan(struct history *h, uint64_t from_ns, uint64_t to_ns, const char *type,
+		 history_point_fn fn, void *ctx, const char **type_name, const char **unit)
+{
+	struct scanning s = { .from_ns = from_ns, .to_ns = to_ns, .fn = fn, .ctx = ctx };
+	sqlite3_stmt *stmt;
+	int err = find_type(h, "samples", &s.count_type);
+
+	if (!err || err == -ENOENT)
+		err = find_type(h, type, &s.type);
+	if (err)
+		return err == -ENOENT ? err : history_failed(h, "be read", err);
+	if (type_name)
+		*type_name = h->type;
+	if (unit)
+		*unit = h->unit;
+	stmt = history_statement(h, READ_WINDOWS, &err);
+	if (!stmt)
+		return history_failed(h, "be read", err);
+	db_bind_numbers(stmt, (const int64_t[]){ clip(from_ns), clip(to_ns) }, 2);
+	while ((err = db_step(stmt)) == 1) {
+		err = scan_window(&s, stmt);
+		if (err)
+			break;
+	}
+	db_release(stmt);
+	return history_failed(h, "be read", err);
+}
+
+int history_label(struct history *h, uint64_t labels, const char *key, char *out, size_t size)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_LABEL, &err);
+
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_int64(stmt, 1, (int64_t)labels);
+	(void)sqlite3_bind_text(stmt, 2, key, -1, SQLITE_STATIC);
+	err = db_step(stmt);
+	(void)snprintf(out, size, "%s", err == 1 ? (const char *)sqlite3_column_text(stmt, 0) : "");
+	db_release(stmt);
+	return err < 0 ? err : 0;
+}
+
+int history_counters(struct history *h, uint64_t from_ns, uint64_t to_ns, history_counter_fn fn,
+		     void *ctx)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_COUNTERS, &err);
+
+	if (!stmt)
+		return history_failed(h, "be read", err);
+	db_bind_numbers(stmt, (const int64_t[]){ clip(from_ns), clip(to_ns) }, 2);
+	while ((err = db_step(stmt)) == 1)
+		fn(ctx,
+		   &(struct history_counter){ .what = (const char *)sqlite3_column_text(stmt, 0),
+					      .reason = (const char *)sqlite3_column_text(stmt, 1),
+					      .n = sqlite3_column_int64(stmt, 2) });
+	db_release(stmt);
+	return history_failed(h, "be read", err);
+}
+
+uint64_t history_newest(struct history *h)
+{
+	uint64_t newest = 0;
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_NEWEST, &err);
+
+	if (stmt && db_step(stmt) == 1)
+		newest = (uint64_t)sqlite3_column_int64(stmt, 0);
+	if (stmt)
+		db_release(stmt);
+	return newest;
+}

@@ -1,0 +1,401 @@
+/* agent/http/api.c: answers the requests for the history. */
+#include "agent/http/api.h"
+
+#include "agent/cli/selection.h"
+#include "agent/cli/when.h"
+#include "agent/export/formats.h"
+#include "agent/export/json.h"
+#include "agent/export/profile/flame.h"
+#include "agent/export/profile/ranking_json.h"
+#include "agent/http/api_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SECONDS_DEFAULT = 10, SECONDS_MAX = 3600 };
+
+const char *http_argument(const struct http_request *r, const char *key)
+{
+	for (size_t i = 0; i < r->n_arguments; i++)
+		if (!strcmp(r->arguments[i].key, key))
+			return r->arguments[i].value;
+	return NULL;
+}
+
+int http_fail(struct http_reply *reply, unsigned int status, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(reply->error, sizeof(reply->error), format, args);
+	va_end(args);
+	reply->status = status;
+	return -EINVAL;
+}
+
+int api_failed(struct http_reply *reply, int err)
+{
+	return http_fail(reply, err == -ENOMEM ? 503 : 500, "the history cannot be read: %s",
+			 strerror(-err));
+}
+
+/* ---- arguments --------------------------------------------------------------------------- */
+
+int api_number(const struct http_request *r, struct http_reply *reply, const char *key,
+	       uint64_t least, uint64_t most, uint64_t *value)
+{
+	const char *text = http_argument(r, key);
+	char *end;
+	unsigned long long number;
+
+	if (!text)
+		return 0;
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || number < least || number > most)
+		return http_fail(reply, 400,
+				 "%s takes a number from %" PRIu64 " to %" PRIu64 ", not '%.40s'",
+				 key, least, most, text);
+	*value = number;
+	return 0;
+}
+
+int api_range(const struct http_request *r, struct http_reply *reply, struct api_range *out)
+{
+	const char *from = http_argument(r, "from"), *to = http_argument(r, "to");
+
+	if (when_parse(from ? from : "-5m", r->now_ns, &out->from_ns))
+		return http_fail(reply, 400,
+				 "from takes a time such as -10m or 1790000000.5, not '%.40s'",
+				 from ? from : "");
+	if (when_parse(to ? to : "now", r->now_ns, &out->to_ns))
+		return http_fail(reply, 400,
+				 "to takes a time such as -5m or 1790000000.5, not '%.40s'",
+				 to ? to : "");
+	if (out->to_ns <= out->from_ns)
+		return http_fail(reply, 400, "to is not after from");
+	return 0;
+}
+
+/* Arguments that are no labels. */
+static bool is_reserved(const char *key)
+{
+	static const char *const keys[] = { "from",	 "to",	    "format", "type",	 "by",
+					    "n",	 "sort",    "step",   "rows",	 "times",
+					    "focus",	 "ignore",  "module", "seconds", "title",
+					    "base_from", "base_to", "key" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (!strcmp(key, keys[i]))
+			return true;
+	return false;
+}
+
+bool api_is_label(const struct http_argument *a)
+{
+	return !is_reserved(a->key) && *a->key &&
+	       a->key[strspn(a->key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				     "0123456789_.-")] == '\0';
+}
+
+/* Read the conditions on labels and functions. Texts that they refer to are kept in *texts. */
+static int take_selection(const struct http_request *r, struct http_reply *reply,
+			  struct selection *out, char *texts[HTTP_ARGUMENTS])
+{
+	int err = 0;
+
+	for (size_t i = 0; i < r->n_arguments && !err; i++) {
+		const struct http_argument *a = &r->arguments[i];
+		bool focus = !strcmp(a->key, "focus"), ignore = !strcmp(a->key, "ignore");
+		bool module = !strcmp(a->key, "module");
+
+		if (!focus && !ignore && !module && !api_is_label(a)) {
+			if (!is_reserved(a->key))
+				return http_fail(reply, 400, "there is no argument '%.40s'",
+						 a->key);
+			continue;
+		}
+		if (focus || ignore || module)
+			texts[i] = strdup(a->value);
+		else if (asprintf(&texts[i], "%s=%s", a->key, a->value) < 0)
+			texts[i] = NULL;
+		if (!texts[i])
+			return http_fail(reply, 503, "there is no memory");
+		err = focus    ? selection_focus(out, a->key, texts[i])
+		      : ignore ? selection_ignore(out, a->key, texts[i])
+		      : module ? selection_module(out, a->key, texts[i])
+			       : selection_any_label(out, a->key, texts[i]);
+		if (err)
+			return http_fail(reply, 400, "%s: '%.100s' is no valid condition", a->key,
+					 a->value);
+	}
+	return 0;
+}
+
+/* ---- profiles ---------------------------------------------------------------------------- */
+
+/* Read a range with these conditions into a profile. */
+static int load_range(struct api *api, const struct api_range *range, bool labels, bool times,
+		      const struct selection *selection, bool base, struct stacks *s,
+		      struct history_found *found)
+{
+	const struct history_query query = { .from_ns = range->from_ns,
+					     .to_ns = range->to_ns,
+					     .labels = labels || selection->n_labels,
+					     .times = times };
+	int err = history_read(api->history, &query, s, found);
+
+	for (size_t i = 0; base && i < s->n_samples; i++)
+		s->samples[i].base = true;
+	return err ? err : selection_apply(selection, s);
+}
+
+int api_load(struct api *api, const struct http_request *r, struct http_reply *reply, bool labels,
+	     bool times, struct api_profile *out)
+{
+	struct selection *selection = calloc(1, sizeof(*selection));
+	char *texts[HTTP_ARGUMENTS] = { NULL };
+	const char *type = http_argument(r, "type");
+	int err = selection ? api_range(r, reply, &out->range)
+			    : http_fail(reply, 503, "there is no memory");
+
+	out->stacks = NULL;
+	if (!err)
+		err = take_selection(r, reply, selection, texts);
+	if (!err) {
+		err = stacks_new(&out->stacks);
+		if (!err)
+			err = load_range(api, &out->range, labels, times, selection, false,
+					 out->stacks, &out->found);
+		if (err)
+			(void)api_failed(reply, err);
+	}
+	if (!err) {
+		out->type = type ? stacks_find_type(out->stacks, type) : out->stacks->default_type;
+		if (!out->stacks->n_types)
+			err = http_fail(reply, 404, "the history is empty");
+		else if (out->type >= out->stacks->n_types)
+			err = http_fail(reply, 400, "there is no sample type '%.40s'", type);
+	}
+	for (size_t i = 0; i < HTTP_ARGUMENTS; i++)
+		free(texts[i]);
+	if (selection)
+		selection_fini(selection);
+	free(selection);
+	if (err) {
+		stacks_free(out->stacks);
+		out->stacks = NULL;
+	}
+	return err;
+}
+
+static void get_profile(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	const char *name = http_argument(r, "format");
+	enum format format = FORMAT_PPROF;
+	struct api_profile p;
+	int err;
+
+	if (name && format_take(&format, "format", (char *)(uintptr_t)name)) {
+		(void)http_fail(reply, 400, "format is one of " FORMAT_NAMES ", not '%.40s'", name);
+		return;
+	}
+	if (api_load(api, r, reply, true, http_argument(r, "times") != NULL, &p))
+		return;
+	reply->type = format == FORMAT_PPROF	? "application/octet-stream"
+		      : format == FORMAT_FOLDED ? "text/plain; charset=utf-8"
+		      : format == FORMAT_TEXT	? "text/plain; charset=utf-8"
+		      : format == FORMAT_TSV	? "text/tab-separated-values; charset=utf-8"
+						: "application/json";
+	reply->file = format_file(format);
+	err = format_write(format, p.stacks, p.type, reply->out);
+	if (err)
+		(void)api_failed(reply, err);
+	stacks_free(p.stacks);
+}
+
+static void get_flamegraph(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	const char *by = http_argument(r, "by"), *title = http_argument(r, "title");
+	struct flame *flame = NULL;
+	struct api_profile p;
+	int err;
+
+	if (api_load(api, r, reply, by != NULL, false, &p))
+		return;
+	err = flame_new(p.stacks, p.type, by && *by ? by : NULL, &flame);
+	if (!err) {
+		const struct flame_page page = { .title = title ? title : "offwind" };
+
+		reply->type = "text/html; charset=utf-8";
+		err = flame_write(flame, &page, reply->out);
+	}
+	if (err == -E2BIG)
+		(void)http_fail(reply, 413,
+				"the graph would have more than %d frames: choose a shorter time",
+				FLAME_NODES);
+	else if (err)
+		(void)api_failed(reply, err);
+	flame_free(flame);
+	stacks_free(p.stacks);
+}
+
+static const char *const ranking_words[] = {
+	[RANKING_SYMBOL] = "symbol",	   [RANKING_MODULE] = "module",
+	[RANKING_SOURCE] = "source",	   [RANKING_PID] = "pid",
+	[RANKING_COMM] = "comm",	   [RANKING_THREAD] = "thread",
+	[RANKING_CONTAINER] = "container", [RANKING_STOP] = "stop",
+};
+
+static void get_top(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	const char *by = http_argument(r, "by"), *sort = http_argument(r, "sort");
+	struct ranking_json options = { .by_total = sort && !strcmp(sort, "total") };
+	struct ranking ranking = { .by = RANKING_SYMBOL };
+	size_t n_words = sizeof(ranking_words) / sizeof(ranking_words[0]), i = 0;
+	uint64_t n = 30;
+	struct api_profile p;
+	int err;
+
+	while (by && i < n_words && strcmp(by, ranking_words[i]) != 0)
+		i++;
+	if (i == n_words) {
+		(void)http_fail(reply, 400,
+				"by is one of symbol, module, source, pid, comm, thread, "
+				"container and stop");
+		return;
+	}
+	if (api_number(r, reply, "n", 0, 1000000, &n) ||
+	    api_load(api, r, reply, i > RANKING_SOURCE, false, &p))
+		return;
+	ranking.by = (enum ranking_by)i;
+	ranking.outside = true;
+	options.n = (size_t)n;
+	err = ranking_add(&ranking, p.stacks, p.type);
+	if (err) {
+		(void)api_failed(reply, err);
+	} else {
+		ranking_sort(&ranking, options.by_total ? RANKING_BY_TOTAL : RANKING_BY_SELF);
+		options.counted = true;
+		options.n_samples = (int64_t)p.found.n_samples;
+		ranking_json_print(p.stacks, p.type, &ranking, &options, reply->out);
+	}
+	ranking_fini(&ranking);
+	stacks_free(p.stacks);
+}
+
+/* ---- counters ---------------------------------------------------------------------------- */
+
+struct counters {
+	FILE *out;
+	char what[32];
+};
+
+static void put_counter(void *ctx, const struct history_counter *c)
+{
+	struct counters *to = ctx;
+	bool grouped = *c->reason != '\0';
+
+	if (strcmp(to->what, c->what) != 0) {
+		(void)fputs(*to->what ? "},\n" : "", to->out);
+		(void)snprintf(to->what, sizeof(to->what), "%s", c->what);
+		json_text(to->out, c->what);
+		(void)fputs(":{", to->out);
+	} else {
+		(void)fputc(',', to->out);
+	}
+	json_text(to->out, grouped ? c->reason : "all");
+	(void)fprintf(to->out, ":%" PRId64, c->n);
+}
+
+static void get_counters(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	struct counters counters = { .out = reply->out };
+	struct api_range range;
+	int err;
+
+	if (api_range(r, reply, &range))
+		return;
+	(void)fputc('{', reply->out);
+	err = history_counters(api->history, range.from_ns, range.to_ns, put_counter, &counters);
+	(void)fputs(*counters.what ? "}}\n" : "}\n", reply->out);
+	if (err)
+		(void)api_failed(reply, err);
+}
+
+/* ---- health ------------------------------------------------------------------------------ */
+
+static void get_health(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	(void)api;
+	(void)r;
+	reply->type = "text/plain; charset=utf-8";
+	(void)fputs("ok\n", reply->out);
+}
+
+/* Ready: what is recorded arrives. */
+static void get_ready(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	uint64_t newest = history_newest(api->history);
+
+	if (newest + API_LATE_NS < r->now_ns) {
+		(void)http_fail(reply, 503,
+				newest ? "the newest window ended %" PRIu64 " s ago"
+				       : "there is no window yet",
+				(r->now_ns - newest) / 1000000000);
+		return;
+	}
+	reply->type = "text/plain; charset=utf-8";
+	(void)fputs("ready\n", reply->out);
+}
+
+/* ---- routes ------------------------------------------------------------------------------ */
+
+static const struct {
+	const char *method, *path;
+	void (*answer)(struct api *api, const struct http_request *r, struct http_reply *reply);
+} routes[] = {
+	{ "GET", "/debug/pprof/profile", get_profile },
+	{ "GET", "/api/v1/profile", get_profile },
+	{ "GET", "/api/v1/flamegraph", get_flamegraph },
+	{ "GET", "/api/v1/top", get_top },
+	{ "GET", "/api/v1/labels", api_labels },
+	{ "GET", "/api/v1/timeline", api_timeline },
+	{ "GET", "/api/v1/heatmap", api_heatmap },
+	{ "GET", "/api/v1/samples", api_samples },
+	{ "GET", "/api/v1/counters", get_counters },
+	{ "GET", "/healthz", get_health },
+	{ "GET", "/readyz", get_ready },
+};
+
+uint32_t api_seconds(const struct http_request *r)
+{
+	const char *text = http_argument(r, "seconds");
+	long seconds = text ? strtol(text, NULL, 10) : SECONDS_DEFAULT;
+
+	if (strcmp(r->path, "/debug/pprof/profile") != 0 || http_argument(r, "from"))
+		return 0;
+	return seconds < 1 ? 1 : seconds > SECONDS_MAX ? SECONDS_MAX : (uint32_t)seconds;
+}
+
+void api_answer(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	bool there = false;
+
+	reply->status = 200;
+	reply->type = "application/json";
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+		if (strcmp(r->path, routes[i].path) != 0)
+			continue;
+		there = true;
+		if (strcmp(r->method, routes[i].method) != 0)
+			continue;
+		routes[i].answer(api, r, reply);
+		return;
+	}
+	(void)http_fail(reply, there ? 405 : 404,
+			there ? "%s takes another method" : "there is no %s", r->path);
+}

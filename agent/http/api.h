@@ -1,0 +1,26 @@
+/*
+ * agent/http/api.h: answers the requests for the history (docs/api.md). It transports nothing, and knows
+ * nothing of who asks.
+ */
+#ifndef AGENT_HTTP_API_H
+#define AGENT_HTTP_API_H
+
+#include "agent/history/history.h"
+#include "agent/http/http.h"
+
+struct store;
+
+struct api { /* what one thread answers from; borrowed */
+	struct history *history;
+};
+
+/*
+ * Answer a request. Everything that goes wrong is in the reply.
+ *
+ */
+void api_answer(struct api *api, const struct http_request *request, struct http_reply *reply);
+
+/* Return for how many seconds a request wants to be profiled before it is answered; 0: not at all. */
+uint32_t api_seconds(const struct http_request *request);
+
+#endif

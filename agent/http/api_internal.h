@@ -1,0 +1,42 @@
+/* agent/http/api_internal.h: what the files that answer requests share. */
+#ifndef AGENT_HTTP_API_INTERNAL_H
+#define AGENT_HTTP_API_INTERNAL_H
+
+#include "agent/http/api.h"
+
+#define API_LATE_NS UINT64_C(60000000000) /* without a window for so long, nothing is recorded */
+
+struct api_range {
+	uint64_t from_ns, to_ns; /* since 1970 */
+};
+
+struct api_profile {
+	struct api_range range;
+	struct history_found found;
+	struct stacks *stacks; /* the caller frees it */
+	size_t type;	       /* the sample type that was asked for */
+};
+
+/* Set an error of the history as the reply. Return -EINVAL. */
+int api_failed(struct http_reply *reply, int err);
+/*
+ * Read an argument that is a number, into *value if it was given. -EINVAL: it is wrong; the reply says so.
+ * The functions that follow do the same.
+ */
+int api_number(const struct http_request *r, struct http_reply *reply, const char *key,
+	       uint64_t least, uint64_t most, uint64_t *value);
+int api_range(const struct http_request *r, struct http_reply *reply, struct api_range *out);
+/* Return whether an argument is a condition on a label. */
+bool api_is_label(const struct http_argument *argument);
+
+/* Read the profile that from, to, type and the conditions on labels and functions describe. */
+int api_load(struct api *api, const struct http_request *r, struct http_reply *reply, bool labels,
+	     bool times, struct api_profile *out);
+
+/* api_points.c: what single samples are needed for. */
+void api_labels(struct api *api, const struct http_request *r, struct http_reply *reply);
+void api_timeline(struct api *api, const struct http_request *r, struct http_reply *reply);
+void api_heatmap(struct api *api, const struct http_request *r, struct http_reply *reply);
+void api_samples(struct api *api, const struct http_request *r, struct http_reply *reply);
+
+#endif

@@ -1,0 +1,632 @@
+/* agent/http/api_points.c: answers for which single samples are needed: timeline, heat map, labels. */
+#include "agent/http/api_internal.h"
+
+#include "agent/array.h"
+#include "agent/export/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	LABEL_MAX = 4096,
+	SERIES_DEFAULT = 12,
+	SERIES_MAX = 1000,
+	STEPS_MAX = 20000,
+	ROWS_MAX = 1000
+};
+#define CELLS_MAX 2000000
+#define NONE	  UINT32_MAX
+
+/* ---- which samples ------------------------------------------------------------------------ */
+
+/* The values of a label, numbered, and what is known of each row in labels. */
+struct points {
+	struct api *api;
+	const struct http_request *r;
+	struct api_range range;
+	const char *key; /* whose values are told apart; NULL: none */
+	bool by_pid, by_tid;
+	struct strings texts;
+	const char **values; /* by number */
+	size_t n_values, room_values;
+	/* By id in labels: the number of the value + 1; 0: not looked up; NONE: not wanted. */
+	uint32_t *of;
+	size_t n_of;
+	struct uw_hash_index by_value;
+};
+
+static void points_fini(struct points *p)
+{
+	strings_fini(&p->texts);
+	free(p->values);
+	free(p->of);
+	uw_hash_fini(&p->by_value);
+}
+
+/* Return whether value is one of the comma-separated words. */
+static bool has_word(const char *words, const char *value)
+{
+	size_t size = strlen(value);
+
+	for (const char *at = words;; at++) {
+		size_t n = strcspn(at, ",");
+
+		if (n == size && !strncmp(at, value, n))
+			return true;
+		at += n;
+		if (!*at)
+			return false;
+	}
+}
+
+/* Return whether the labels with that id fulfil all conditions, but those on pid and tid. */
+static int are_wanted(struct points *p, uint64_t labels, bool *out)
+{
+	char value[LABEL_MAX];
+	int err = 0;
+
+	*out = true;
+	for (size_t i = 0; i < p->r->n_arguments && !err && *out; i++) {
+		const struct http_argument *a = &p->r->arguments[i];
+
+		if (!api_is_label(a) || !strcmp(a->key, "pid") || !strcmp(a->key, "tid"))
+			continue;
+		err = history_label(p->api->history, labels, a->key, value, sizeof(value));
+		*out = has_word(a->value, value);
+	}
+	return err;
+}
+
+static bool number_is_wanted(const struct points *p, const char *key, uint32_t number)
+{
+	const char *words = http_argument(p->r, key);
+	char text[16];
+
+	(void)snprintf(text, sizeof(text), "%" PRIu32, number);
+	return !words || has_word(words, text);
+}
+
+static int number_value(struct points *p, const char *value, uint32_t *out)
+{
+	const char *text = strings_keep(&p->texts, value, strlen(value));
+	uint64_t hash = hash_u64(0, (uint64_t)(uintptr_t)text);
+	int err;
+
+	if (!text)
+		return -ENOMEM;
+	*out = UW_HASH_FIND(i, &p->by_value, hash, p->values[i] == text);
+	if (*out != UW_HASH_NONE)
+		return 0;
+	err = array_grow(p->values, p->n_values, p->room_values);
+	if (!err)
+		err = uw_hash_add(&p->by_value, hash, (uint32_t)p->n_values);
+	if (err)
+		return err;
+	*out = (uint32_t)p->n_values;
+	p->values[p->n_values++] = text;
+	return 0;
+}
+
+/* Give the number of a point's value; NONE: the point is not wanted. */
+static int classify(struct points *p, const struct history_point *point, uint32_t *out)
+{
+	char value[LABEL_MAX];
+	size_t before = p->n_of;
+	bool wanted;
+	int err = 0;
+
+	*out = NONE;
+	if (!number_is_wanted(p, "pid", point->pid) || !number_is_wanted(p, "tid", point->tid))
+		return 0;
+	if (point->labels >= UINT32_MAX)
+		return -EBADMSG;
+	if (point->labels >= p->n_of) {
+		err = array_reserve(p->of, point->labels + 1, p->n_of);
+		if (err)
+			return err;
+		memset(p->of + before, 0, (p->n_of - before) * sizeof(*p->of));
+	}
+	if (!p->of[point->labels]) {
+		uint32_t number = 0;
+
+		err = are_wanted(p, point->labels, &wanted);
+		if (!err && wanted && p->key) {
+			err = history_label(p->api->history, point->labels, p->key, value,
+					    sizeof(value));
+			if (!err)
+				err = number_value(p, value, &number);
+		}
+		if (err)
+			return err;
+		p->of[point->labels] = wanted ? number + 1 : NONE;
+	}
+	if (p->of[point->labels] == NONE)
+		return 0;
+	*out = p->of[point->labels] - 1;
+	if (!p->by_pid && !p->by_tid)
+		return 0;
+	(void)snprintf(value, sizeof(value), "%" PRIu32, p->by_pid ? point->pid : point->tid);
+	return number_value(p, value, out);
+}
+
+/* Check the arguments that are conditions, and begin. key NULL: nothing is told apart. */
+static int points_init(struct points *p, struct api *api, const struct http_request *r,
+		       struct http_reply *reply, const char *key)
+{
+	*p = (struct points){ .api = api, .r = r };
+	p->by_pid = key && !strcmp(key, "pid");
+	p->by_tid = key && !strcmp(key, "tid");
+	p->key = p->by_pid || p->by_tid ? NULL : key;
+	return api_range(r, reply, &p->range);
+}
+
+static int points_scan(struct points *p, struct http_reply *reply, history_point_fn fn, void *ctx,
+		       const char **type, const char **unit)
+{
+	const char *wanted = http_argument(p->r, "type");
+	int err = history_scan(p->api->history, p->range.from_ns, p->range.to_ns, wanted, fn, ctx,
+			       type, unit);
+
+	if (err == -ENOENT && wanted)
+		return http_fail(reply, 400, "there is no sample type '%.40s'", wanted);
+	return err == -ENOENT ? http_fail(reply, 404, "the history is empty")
+	       : err	      ? api_failed(reply, err)
+			      : 0;
+}
+
+static void put_range(const struct points *p, FILE *out)
+{
+	(void)fprintf(out, "\"from_ns\":%" PRIu64 ",\"to_ns\":%" PRIu64 ",", p->range.from_ns,
+		      p->range.to_ns);
+}
+
+static void put_type(const char *type, const char *unit, FILE *out)
+{
+	(void)fputs("\"type\":", out);
+	json_text(out, type);
+	(void)fputs(",\"unit\":", out);
+	json_text(out, unit);
+	(void)fputc(',', out);
+}
+
+/* ---- timeline ---------------------------------------------------------------------------- */
+
+struct timeline {
+	struct points p;
+	uint64_t step_ns;
+	size_t n_steps;
+	int64_t *cells; /* n_steps for each value */
+	size_t room;
+	struct line { /* a value, to be sorted */
+		int64_t total;
+		uint32_t number;
+	} * lines;
+};
+
+/* Add a value to the steps that a span of time covers, by their shares of it. */
+static void spread(const struct timeline *t, int64_t *row, const struct history_point *point)
+{
+	uint64_t from = t->p.range.from_ns, start = point->start_ns < from ? from : point->start_ns;
+	uint64_t span = point->end_ns - point->start_ns;
+	size_t i = (size_t)((start - from) / t->step_ns);
+
+	if (!span && i < t->n_steps)
+		row[i] = stacks_sum(row[i], point->value);
+	for (; span && i < t->n_steps && from + i * t->step_ns < point->end_ns; i++) {
+		uint64_t begin = from + i * t->step_ns, end = begin + t->step_ns;
+
+		begin = begin < point->start_ns ? point->start_ns : begin;
+		end = end > point->end_ns ? point->end_ns : end;
+		row[i] = stacks_sum(row[i], (int64_t)((double)point->value *
+						      ((double)(end - begin) / (double)span)));
+	}
+}
+
+static int take_timeline(void *ctx, const struct history_point *point)
+{
+	struct timeline *t = ctx;
+	size_t before = t->room;
+	uint32_t number;
+	int err = classify(&t->p, point, &number);
+
+	if (err || number == NONE)
+		return err;
+	if ((number + 1) * t->n_steps > CELLS_MAX)
+		return -E2BIG;
+	err = array_reserve(t->cells, (number + 1) * t->n_steps, t->room);
+	if (err)
+		return err;
+	memset(t->cells + before, 0, (t->room - before) * sizeof(*t->cells));
+	spread(t, t->cells + number * t->n_steps, point);
+	return 0;
+}
+
+static int compare_lines(const void *a, const void *b) /* for qsort */
+{
+	const struct line *x = a, *y = b;
+
+	return x->total != y->total ? (x->total < y->total ? 1 : -1)
+				    : (x->number > y->number) - (x->number < y->number);
+}
+
+static void put_line(const struct timeline *t, const char *value, const int64_t *row, bool first,
+		     FILE *out)
+{
+	(void)fputs(first ? "\n{\"value\":" : ",\n{\"value\":", out);
+	if (value)
+		json_text(out, value);
+	else
+		(void)fputs("null", out);
+	(void)fputs(",\"values\":[", out);
+	for (size_t i = 0; i < t->n_steps; i++)
+		(void)fprintf(out, "%s%" PRId64, i ? "," : "", row[i]);
+	(void)fputs("]}", out);
+}
+
+/* Write the n largest values, and the sum of the rest with the value null. */
+static int put_lines(struct timeline *t, size_t n, FILE *out)
+{
+	size_t n_lines = t->room ? (t->p.n_values ? t->p.n_values : 1) : 0;
+	struct line *lines = calloc(n_lines + 1, sizeof(*lines));
+	int64_t *rest = calloc(t->n_steps, sizeof(*rest));
+
+	if (!lines || !rest) {
+		free(lines);
+		free(rest);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < n_lines; i++) {
+		lines[i].number = (uint32_t)i;
+		for (size_t j = 0; (i + 1) * t->n_steps <= t->room && j < t->n_steps; j++)
+			lines[i].total = stacks_sum(lines[i].total, t->cells[i * t->n_steps + j]);
+	}
+	qsort(lines, n_lines, sizeof(*lines), compare_lines);
+	(void)fputs("\"series\":[", out);
+	for (size_t i = 0; i < n_lines; i++) {
+		const int64_t *row = t->cells + lines[i].number * t->n_steps;
+
+		if ((lines[i].number + 1) * t->n_steps > t->room)
+			continue;
+		if (i < n)
+			put_line(t, t->p.n_values ? t->p.values[lines[i].number] : "", row, !i,
+				 out);
+		for (size_t j = 0; i >= n && j < t->n_steps; j++)
+			rest[j] = stacks_sum(rest[j], row[j]);
+	}
+	if (n_lines > n)
+		put_line(t, NULL, rest, !n, out);
+	(void)fputs("\n]}\n", out);
+	free(lines);
+	free(rest);
+	return 0;
+}
+
+void api_timeline(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	struct timeline t = { .step_ns = 0 };
+	const char *by = http_argument(r, "by"), *type, *unit;
+	uint64_t step_ms = 0, n = SERIES_DEFAULT;
+	int err = points_init(&t.p, api, r, reply, by && *by ? by : NULL);
+
+	if (!err)
+		err = api_number(r, reply, "step", 1, 86400000, &step_ms);
+	if (!err)
+		err = api_number(r, reply, "n", 0, SERIES_MAX, &n);
+	if (!err) {
+		uint64_t span = t.p.range.to_ns - t.p.range.from_ns;
+
+		t.step_ns = step_ms ? step_ms * 1000000 : span / 600 + 1;
+		if (span / t.step_ns >= STEPS_MAX)
+			err = http_fail(reply, 400,
+					"step is too short for this time: more than %d steps",
+					STEPS_MAX);
+		else
+			t.n_steps = (size_t)(span / t.step_ns) + (span % t.step_ns != 0);
+	}
+	if (!err)
+		err = points_scan(&t.p, reply, take_timeline, &t, &type, &unit);
+	if (!err) {
+		(void)fputc('{', reply->out);
+		put_range(&t.p, reply->out);
+		put_type(type, unit, reply->out);
+		(void)fprintf(reply->out, "\"step_ns\":%" PRIu64 ",\"by\":", t.step_ns);
+		json_text(reply->out, by);
+		(void)fputs(",\n", reply->out);
+		err = put_lines(&t, (size_t)n, reply->out);
+		if (err)
+			(void)api_failed(reply, err);
+	}
+	free(t.cells);
+	points_fini(&t.p);
+}
+
+/* ---- heat map ---------------------------------------------------------------------------- */
+
+struct heatmap {
+	struct points p;
+	uint64_t begin_ns, column_ns, row_ns; /* begin_ns: of the first column */
+	size_t n_columns, n_rows;
+	int64_t *cells;
+	uint64_t n_merged; /* samples without times */
+};
+
+static int take_heatmap(void *ctx, const struct history_point *point)
+{
+	struct heatmap *h = ctx;
+	uint32_t number;
+	int err = classify(&h->p, point, &number);
+	uint64_t at;
+
+	if (err || number == NONE)
+		return err;
+	if (point->start_ns != point->end_ns) {
+		h->n_merged += point->n;
+		return 0;
+	}
+	at = point->start_ns - h->begin_ns;
+	h->cells[at / h->column_ns * h->n_rows + at % h->column_ns / h->row_ns] += point->value;
+	return 0;
+}
+
+/* A column is a second, or so long that there are not too many; a row is a part of it. */
+void api_heatmap(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	struct heatmap h = { .n_rows = 50 };
+	uint64_t rows = 50, step_ms = 1000;
+	const char *type, *unit;
+	int err = points_init(&h.p, api, r, reply, NULL);
+
+	if (!err)
+		err = api_number(r, reply, "rows", 1, ROWS_MAX, &rows);
+	if (!err)
+		err = api_number(r, reply, "step", 100, 86400000, &step_ms);
+	if (!err) {
+		h.n_rows = (size_t)rows;
+		h.column_ns = step_ms * 1000000;
+		h.row_ns = (h.column_ns + rows - 1) / rows;
+		h.begin_ns = h.p.range.from_ns / h.column_ns * h.column_ns;
+		h.n_columns =
+			(size_t)((h.p.range.to_ns - h.begin_ns + h.column_ns - 1) / h.column_ns);
+		if (h.n_columns > CELLS_MAX / h.n_rows)
+			err = http_fail(reply, 400, "the heat map would have more than %d cells",
+					CELLS_MAX);
+	}
+	if (!err) {
+		h.cells = calloc(h.n_columns * h.n_rows, sizeof(*h.cells));
+		err = h.cells ? points_scan(&h.p, reply, take_heatmap, &h, &type, &unit)
+			      : api_failed(reply, -ENOMEM);
+	}
+	if (!err) {
+		(void)fputc('{', reply->out);
+		put_range(&h.p, reply->out);
+		put_type(type, unit, reply->out);
+		(void)fprintf(reply->out,
+			      "\"begin_ns\":%" PRIu64 ",\"column_ns\":%" PRIu64
+			      ",\"row_ns\":%" PRIu64
+			      ",\"rows\":%zu,\"samples_without_time\":%" PRIu64 ",\n\"columns\":[",
+			      h.begin_ns, h.column_ns, h.row_ns, h.n_rows, h.n_merged);
+		for (size_t i = 0; i < h.n_columns; i++) {
+			(void)fputs(i ? ",\n[" : "\n[", reply->out);
+			for (size_t j = 0; j < h.n_rows; j++)
+				(void)fprintf(reply->out, "%s%" PRId64, j ? "," : "",
+					      h.cells[i * h.n_rows + j]);
+			(void)fputc(']', reply->out);
+		}
+		(void)fputs("\n]}\n", reply->out);
+	}
+	free(h.cells);
+	points_fini(&h.p);
+}
+
+/* ---- labels ------------------------------------------------------------------------------ */
+
+struct label_values {
+	struct points p;
+	struct value_sum {
+		int64_t value;
+		uint64_t n;
+	} * sums; /* by number */
+	size_t n_sums;
+};
+
+static int take_label(void *ctx, const struct history_point *point)
+{
+	struct label_values *l = ctx;
+	size_t before = l->n_sums;
+	uint32_t number;
+	int err = classify(&l->p, point, &number);
+
+	if (err || number == NONE)
+		return err;
+	if (number >= l->n_sums) {
+		err = array_reserve(l->sums, number + 1, l->n_sums);
+		if (err)
+			return err;
+		memset(l->sums + before, 0, (l->n_sums - before) * sizeof(*l->sums));
+	}
+	l->sums[number].value = stacks_sum(l->sums[number].value, point->value);
+	l->sums[number].n += point->n;
+	return 0;
+}
+
+/* Write the values of one label. */
+static int put_values(struct label_values *l, size_t n, const char *type, const char *unit,
+		      FILE *out)
+{
+	struct line *lines = calloc(l->p.n_values + 1, sizeof(*lines));
+	bool any = false;
+
+	if (!lines)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->p.n_values; i++)
+		lines[i] = (struct line){ .number = (uint32_t)i,
+					  .total = i < l->n_sums ? l->sums[i].value : 0 };
+	qsort(lines, l->p.n_values, sizeof(*lines), compare_lines);
+	(void)fputc('{', out);
+	put_range(&l->p, out);
+	put_type(type, unit, out);
+	(void)fputs("\"key\":", out);
+	json_text(out, http_argument(l->p.r, "key"));
+	(void)fputs(",\"values\":[", out);
+	for (size_t i = 0; i < l->p.n_values && i < n; i++) {
+		if (lines[i].number >= l->n_sums)
+			continue;
+		(void)fputs(any ? ",\n{\"value\":" : "\n{\"value\":", out);
+		json_text(out, l->p.values[lines[i].number]);
+		(void)fprintf(out, ",\"samples\":%" PRIu64 ",\"sum\":%" PRId64 "}",
+			      l->sums[lines[i].number].n, lines[i].total);
+		any = true;
+	}
+	(void)fprintf(out, "\n],\"values_left_out\":%zu}\n",
+		      l->p.n_values > n ? l->p.n_values - n : 0);
+	free(lines);
+	return 0;
+}
+
+void api_labels(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	const char *key = http_argument(r, "key"), *type, *unit;
+	struct label_values l = { .sums = NULL };
+	uint64_t n = 1000;
+	int err = points_init(&l.p, api, r, reply, key && *key ? key : "comm");
+
+	if (!err && (!key || !*key))
+		err = http_fail(reply, 400, "key is missing: the name of a label, such as comm");
+	if (!err)
+		err = api_number(r, reply, "n", 1, 1000000, &n);
+	if (!err)
+		err = points_scan(&l.p, reply, take_label, &l, &type, &unit);
+	if (!err) {
+		err = put_values(&l, (size_t)n, type, unit, reply->out);
+		if (err)
+			(void)api_failed(reply, err);
+	}
+	free(l.sums);
+	points_fini(&l.p);
+}
+
+/* ---- samples ----------------------------------------------------------------------------- */
+
+static uint64_t time_of(const struct stacks *s, size_t i)
+{
+	const struct stacks_label *l = stacks_label(s, &s->samples[i], HISTORY_TIME_LABEL);
+
+	return l ? (uint64_t)l->number : 0;
+}
+
+static void put_frames(const struct stacks *s, const struct stacks_frames *frames, FILE *out)
+{
+	(void)fputs("\"frames\":[", out);
+	for (size_t i = 0; i < frames->n; i++) {
+		const struct stacks_frame *f = &frames->frames[i];
+		const struct stacks_function *function = &s->functions[f->function];
+		const struct stacks_module *module = &s->modules[f->module];
+
+		(void)fputs(i ? ",\n  {\"function\":" : "\n  {\"function\":", out);
+		json_text(out, function->name);
+		(void)fputs(",\"module\":", out);
+		json_text(out, module->path);
+		(void)fputs(",\"build_id\":", out);
+		json_text(out, module->build_id);
+		(void)fputs(",\"file\":", out);
+		json_text(out, function->file);
+		/* An address may have more digits than a number of JSON. */
+		(void)fprintf(out,
+			      ",\"line\":%" PRId64 ",\"address\":\"0x%" PRIx64 "\",\"inlined\":%s}",
+			      f->line, f->address, f->inlined ? "true" : "false");
+	}
+	(void)fputs("]}", out);
+}
+
+static void put_labels(const struct stacks *s, const struct stacks_sample *sample, FILE *out)
+{
+	bool any = false;
+
+	(void)fputs("\"labels\":{", out);
+	for (uint32_t i = 0; i < sample->n_labels; i++) {
+		const struct stacks_label *l = &s->labels[s->label_ids[sample->first_label + i]];
+
+		if (!strcmp(l->key, HISTORY_TIME_LABEL))
+			continue;
+		(void)fputs(any ? "," : "", out);
+		json_text(out, l->key);
+		(void)fputc(':', out);
+		if (l->text)
+			json_text(out, l->text);
+		else
+			(void)fprintf(out, "%" PRId64, l->number);
+		any = true;
+	}
+	(void)fputs("},", out);
+}
+
+struct timed {
+	uint64_t time_ns;
+	size_t index;
+};
+
+static int compare_times(const void *a, const void *b) /* for qsort */
+{
+	const struct timed *x = a, *y = b;
+
+	return x->time_ns != y->time_ns ? (x->time_ns > y->time_ns ? 1 : -1)
+					: (x->index > y->index) - (x->index < y->index);
+}
+
+/* Return the samples in the order of time; NULL: no memory. The caller frees the array. */
+static struct timed *in_time(const struct stacks *s)
+{
+	struct timed *order = calloc(s->n_samples + 1, sizeof(*order));
+
+	for (size_t i = 0; order && i < s->n_samples; i++)
+		order[i] = (struct timed){ time_of(s, i), i };
+	if (order)
+		qsort(order, s->n_samples, sizeof(*order), compare_times);
+	return order;
+}
+
+static int put_sample(const struct api_profile *p, size_t index, struct stacks_frames *frames,
+		      FILE *out)
+{
+	const struct stacks_sample *sample = &p->stacks->samples[index];
+	int err = stacks_unfold(p->stacks, sample, frames);
+
+	if (err)
+		return err;
+	(void)fprintf(out, "{\"time_ns\":%" PRIu64 ",\"value\":%" PRId64 ",",
+		      time_of(p->stacks, index), stacks_value(p->stacks, index, p->type));
+	put_labels(p->stacks, sample, out);
+	put_frames(p->stacks, frames, out);
+	return 0;
+}
+
+/* Write single samples in the order of time, frame by frame. */
+void api_samples(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	struct stacks_frames frames = { .n = 0 };
+	struct timed *order = NULL;
+	struct api_profile p;
+	uint64_t n = 100;
+	size_t i = 0;
+	int err = 0;
+
+	if (api_number(r, reply, "n", 1, 10000, &n) || api_load(api, r, reply, true, true, &p))
+		return;
+	order = in_time(p.stacks);
+	(void)fprintf(reply->out, "{\"from_ns\":%" PRIu64 ",\"to_ns\":%" PRIu64 ",",
+		      p.range.from_ns, p.range.to_ns);
+	put_type(p.stacks->types[p.type].type, p.stacks->types[p.type].unit, reply->out);
+	(void)fputs("\"samples\":[", reply->out);
+	for (; order && i < p.stacks->n_samples && i < n && !err; i++) {
+		(void)fputs(i ? ",\n" : "\n", reply->out);
+		err = put_sample(&p, order[i].index, &frames, reply->out);
+	}
+	(void)fprintf(reply->out, "\n],\"samples_left_out\":%zu}\n", p.stacks->n_samples - i);
+	if (err || !order)
+		(void)api_failed(reply, err ? err : -ENOMEM);
+	free(order);
+	free(frames.frames);
+	stacks_free(p.stacks);
+}
