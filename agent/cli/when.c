@@ -80,14 +80,17 @@ static void begin_day(struct tm *tm)
 /* Parse a date, a time of day or both. */
 static bool take_date(const char *text, const struct tm *today, double *out)
 {
-	struct tm tm = *today;
+	struct tm tm = *today, date;
 	const char *at;
 	double fraction = 0;
 	bool utc = false;
 	time_t seconds;
 
 	begin_day(&tm);
-	at = strptime(text, "%Y-%m-%d", &tm);
+	date = tm; /* strptime writes also what it does not accept as a whole */
+	at = strptime(text, "%Y-%m-%d", &date);
+	if (at)
+		tm = date;
 	if (at && (*at == 'T' || *at == ' '))
 		text = ++at;
 	else if (at && *at)

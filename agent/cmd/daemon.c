@@ -61,11 +61,11 @@ static int add_listen(struct daemon_options *o, const char *value)
 static bool is_record_option(const char *name)
 {
 	static const char *const names[] = {
-		"all-cpus",  "pid",	 "comm",      "uid",	     "cgroup",
-		"container", "cpu",	 "freq",      "event",	     "uprobe",
-		"count",     "off-cpu",	 "alloc",     "max-frames",  "stack-max",
-		"ring",	     "realtime", "scan",      "no-demangle", "no-lines",
-		"no-inline", "limit",	 "debug-dir", "quiet",	     "verbose",
+		"all-cpus",    "pid",	     "comm",	  "uid",    "cgroup",	 "container",
+		"cpu",	       "freq",	     "event",	  "uprobe", "count",	 "off-cpu",
+		"alloc",       "max-frames", "stack-max", "ring",   "realtime",	 "scan",
+		"no-demangle", "no-lines",   "no-inline", "limit",  "debug-dir", "rotate",
+		"quiet",       "verbose",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -79,6 +79,7 @@ static const struct option_row option_rows[] = {
 	  "other label of the profile, or none (default: comm, the process name,\n"
 	  "if the profile has it)",
 	  .set = option_text, AT(by) },
+	GIVEN_RANGE_ROWS(struct options),
 	{ "--time", 0, "BEGIN,END", "use only this slice of a recording, as with offwind unwind",
 	  .set = pick_time, AT(pick), .column = 26 },
 	{ "--title", 0, "TEXT", "set the page's title (default: the profiles' names)",
@@ -261,7 +262,7 @@ int cmd_flamegraph(int argc, char **argv)
 	struct options options = { .output = "offwind.html" };
 	struct supervision given;
 	struct store *store = NULL;
-	char *last;
+	char *last, *owned = NULL;
 	int rc = option_read(&option_table, argc, argv, &options);
 
 	if (rc)
@@ -269,7 +270,7 @@ int cmd_flamegraph(int argc, char **argv)
 	options.paths = argv + optind;
 	options.n_paths = (size_t)(argc - optind);
 	if (!options.n_paths) {
-		last = given_default("flamegraph");
+		last = given_last("flamegraph", &options.pick, &owned);
 		if (!last)
 			return CMD_USAGE;
 		options.paths = &last;
@@ -282,5 +283,6 @@ int cmd_flamegraph(int argc, char **argv)
 				      .output = options.output };
 	rc = given_begin(&given, &store) || flamegraph(&options, store) ? CMD_FAILED : CMD_DONE;
 	store_close(store);
+	free(owned);
 	return rc;
 }

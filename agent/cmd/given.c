@@ -5,10 +5,39 @@
 #include "agent/cli/supervisor.h"
 #include "agent/cli/walking.h"
 #include "agent/cmd/unwind.h"
+#include "agent/history/history.h"
 #include "agent/log.h"
+#include "agent/store/db.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+enum { HISTORIES = 16 };
+
+/* The histories among the inputs: they are opened before this process gives up its rights. */
+static struct {
+	const char *path;
+	struct history *history;
+} histories[HISTORIES];
+static size_t n_histories;
+
+static int open_histories(const struct supervision *given)
+{
+	const char *input;
+	int err = 0;
+
+	for (size_t i = 0; !err && n_histories < HISTORIES && (input = supervision_input(given, i));
+	     i++) {
+		if (!history_is(input))
+			continue;
+		histories[n_histories].path = input;
+		err = history_open(input, false, &histories[n_histories].history);
+		n_histories += !err;
+	}
+	return err;
+}
 
 int given_begin(const struct supervision *given, struct store **store)
 {
@@ -22,6 +51,9 @@ int given_begin(const struct supervision *given, struct store **store)
 	err = supervisor_start(given);
 	if (err)
 		return err;
+	err = open_histories(given);
+	if (err)
+		return err;
 	if (recording)
 		walking_open_store(&walking);
 	*store = walking.pipeline.store;
@@ -29,10 +61,30 @@ int given_begin(const struct supervision *given, struct store **store)
 	return 0;
 }
 
+/* Add a range of a history. */
+static int load_history(struct stacks *stacks, struct history *history, bool base,
+			const struct pick *pick)
+{
+	const struct history_query query = { .from_ns = pick->from_ns,
+					     .to_ns = pick->to_ns ? pick->to_ns : UINT64_MAX,
+					     .labels = true,
+					     .base = base };
+	struct history_found found;
+
+	return history_read(history, &query, stacks, &found);
+}
+
 /* --time cannot be applied to a profile, because its samples are already counted together. */
 int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick,
 	       struct store *store)
 {
+	for (size_t i = 0; i < n_histories; i++)
+		if (!strcmp(histories[i].path, path))
+			return load_history(stacks, histories[i].history, base, pick);
+	if (pick->from_ns || pick->to_ns) {
+		log_error("%s: --from and --to are for a history (offwind daemon)", path);
+		return -EINVAL;
+	}
 	if (input_is_recording(path))
 		return unwind_into(path, pick, stacks, base, store);
 	if (pick_any(pick)) {
@@ -45,7 +97,23 @@ int given_load(struct stacks *stacks, const char *path, bool base, struct pick *
 	return stacks_load(stacks, path, base);
 }
 
-char *given_default(const char *command)
+/* Return the path of the daemon's history; NULL after reporting that there is none. */
+static char *default_history(void)
+{
+	char *db = NULL, *path = NULL;
+
+	if (!db_path(NULL, &db))
+		path = history_path(db);
+	free(db);
+	if (path && access(path, R_OK)) {
+		log_error("%s: %s; offwind daemon makes it", path, strerror(errno));
+		free(path);
+		path = NULL;
+	}
+	return path;
+}
+
+static char *default_file(const char *command)
 {
 	static char *const names[] = { "offwind.pb.gz", "offwind.owc", "perf.data" };
 
@@ -56,4 +124,12 @@ char *given_default(const char *command)
 		  "perf.data here; see offwind %s --help",
 		  command, command);
 	return NULL;
+}
+
+char *given_last(const char *command, const struct pick *pick, char **owned)
+{
+	if (!pick->from_ns && !pick->to_ns)
+		return default_file(command);
+	*owned = default_history();
+	return *owned;
 }

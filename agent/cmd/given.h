@@ -6,10 +6,21 @@
 #define AGENT_CMD_GIVEN_H
 
 #include "agent/cli/pick.h"
+#include "agent/cli/when.h"
 #include "agent/export/profile/stacks.h"
 
 struct store;
 struct supervision;
+
+/* clang-format off */
+#define GIVEN_RANGE_ROWS(type)                                                                    \
+	{ "--from", 0, "TIME", OPTION_BESIDE, .set = when_option,                                 \
+	  .at = offsetof(type, pick.from_ns) },                                                   \
+	{ "--to", 0, "TIME",                                                                      \
+	  "use this range of a history: -10m, now, 23:59, \"2026-01-31 23:59:59\",\n"            \
+	  "@1790000000; without FILE the history of this machine's daemon",                       \
+	  .set = when_option, .at = offsetof(type, pick.to_ns), .column = 28 }
+/* clang-format on */
 
 /*
  * Add the profile at path, "-" for standard input, as stacks_load does. Unwind the input first if
@@ -28,10 +39,11 @@ int given_load(struct stacks *stacks, const char *path, bool base, struct pick *
 int given_begin(const struct supervision *supervision, struct store **store);
 
 /*
- * Return the name of the profile or recording in the current directory: offwind.pb.gz, else
- * offwind.owc, else perf.data; NULL after reporting, in the name of command, that there is none.
- * The name is static.
+ * Return what is read if the command line names no file: with a range of time the daemon's history, and
+ * else the profile or recording in the current directory: offwind.pb.gz, else offwind.owc, else
+ * perf.data. NULL after reporting, in the name of command, that there is none. The caller frees
+ * *owned.
  */
-char *given_default(const char *command);
+char *given_last(const char *command, const struct pick *pick, char **owned);
 
 #endif

@@ -7,10 +7,10 @@
 #include "agent/cli/supervisor.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
-#include "agent/export/profile/ranking_json.h"
 #include "agent/cmd/report_options.h"
 #include "agent/export/export.h"
 #include "agent/export/output.h"
+#include "agent/export/profile/ranking_json.h"
 #include "agent/export/profile/tree.h"
 #include "agent/limits.h"
 #include "agent/log.h"
@@ -135,10 +135,10 @@ static int print_table(const struct stacks *s, size_t type, char **paths, int n_
 			print_header(s, type, &r, paths, n_paths, o, out);
 		if (o->json) {
 			struct ranking_json json = { .paths = paths,
-						    .n_paths = n_paths,
-						    .base = o->base,
-						    .n = o->top,
-						    .by_total = o->by_total };
+						     .n_paths = n_paths,
+						     .base = o->base,
+						     .n = o->top,
+						     .by_total = o->by_total };
 
 			json.counted = count_samples(s, &json.n_samples);
 			ranking_json_print(s, type, &r, &json, out);
@@ -453,12 +453,12 @@ int report_print(const char *path, int top, FILE *out)
 int cmd_report(int argc, char **argv)
 {
 	struct report_options o = { .top = 30, .least = 0.5, .format = FORMAT_N };
-	char *last = NULL;
+	char *last = NULL, *owned = NULL;
 	int rc = CMD_USAGE, parsed = report_options_parse(argc, argv, &o);
 
 	if (parsed > 0) {
 		rc = CMD_DONE;
-	} else if (!parsed && (optind < argc || (last = given_default("report")))) {
+	} else if (!parsed && (optind < argc || (last = given_last("report", &o.pick, &owned)))) {
 		char **paths = optind < argc ? argv + optind : &last;
 		int n_paths = optind < argc ? argc - optind : 1;
 
@@ -476,5 +476,6 @@ int cmd_report(int argc, char **argv)
 		rc = err ? CMD_FAILED : CMD_DONE;
 	}
 	selection_fini(&o.selection);
+	free(owned);
 	return rc;
 }

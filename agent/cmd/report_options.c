@@ -4,6 +4,7 @@
 #include "agent/cli/input.h"
 #include "agent/cli/limit.h"
 #include "agent/cli/option.h"
+#include "agent/cmd/given.h"
 #include "agent/log.h"
 
 #include <errno.h>
@@ -153,6 +154,7 @@ static const struct option_row option_rows[] = {
 	{ "--bars", 0, "auto|always|never", "show shares as bars (default auto: on a terminal)",
 	  .set = take_bars, AT(bars) },
 	{ .help = "\nSelect samples:" },
+	GIVEN_RANGE_ROWS(struct report_options),
 	{ "--time", 0, "BEGIN,END",
 	  "use only this slice of a recording: seconds on its clock,\n"
 	  "seconds since its first sample (+1,+2), or 10%-20% of it",

@@ -2,13 +2,16 @@
 #include "agent/history/history.h"
 
 #include "agent/history/history_internal.h"
+#include "agent/io.h"
 #include "agent/log.h"
 #include "schema/history_sql.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 				      .steps = history_sql,
@@ -112,6 +115,21 @@ void history_close(struct history *h)
 	(void)sqlite3_close(h->db);
 	free(h->path);
 	free(h);
+}
+
+/* https://sqlite.org/fileformat.html, "The Database Header": the application id is at byte 68. */
+bool history_is(const char *path)
+{
+	static const char magic[16] = "SQLite format 3";
+	uint8_t head[72];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	bool is = fd >= 0 && !io_read_at(fd, 0, head, sizeof(head)) &&
+		  !memcmp(head, magic, sizeof(magic)) &&
+		  (head[68] << 24 | head[69] << 16 | head[70] << 8 | head[71]) == history_kind.id;
+
+	if (fd >= 0)
+		(void)close(fd);
+	return is;
 }
 
 char *history_path(const char *store_path)

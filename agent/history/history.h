@@ -30,6 +30,8 @@ struct history;
  */
 int history_open(const char *path, bool write, struct history **out);
 void history_close(struct history *history); /* NULL is fine */
+/* Return whether a file is a history, by its first bytes. */
+bool history_is(const char *path);
 /* Return the path for a store's path; the caller frees it. NULL: no memory. */
 char *history_path(const char *store_path);
 
@@ -55,6 +57,7 @@ struct history_query {
 	uint64_t from_ns, to_ns; /* since 1970; to_ns is not included */
 	bool labels;		 /* keep labels, threads and processes; else only stacks differ */
 	bool times;		 /* keep the time of each sample, as a label */
+	bool base;		 /* as samples of the base to compare with */
 };
 
 struct history_found {

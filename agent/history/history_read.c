@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HISTORY_TYPES = 1024 }; /* sample types that a history can have */
+
 /* A row whose contents are in the profile already. */
 struct loaded {
 	int64_t row;
@@ -359,8 +361,8 @@ static int add_window(struct reading *r, sqlite3_stmt *window)
 	}
 	if (!r->found->n_windows++)
 		r->found->start_ns = start_ns > r->q->from_ns ? start_ns : r->q->from_ns;
-	r->found->end_ns = reader.level == HISTORY_TIMES && end_ns > r->q->to_ns ? r->q->to_ns
-										 : end_ns;
+	r->found->end_ns =
+		reader.level == HISTORY_TIMES && end_ns > r->q->to_ns ? r->q->to_ns : end_ns;
 	while ((err = samples_next(&reader, &group)) == 1) {
 		err = add_group(r, &group, start_ns);
 		if (err)
@@ -390,34 +392,49 @@ static int read_windows(struct reading *r)
 
 /* ---- the profile ------------------------------------------------------------------------- */
 
-/* Let the profile have all sample types of the history. */
+/* Let the profile have all sample types of the history, in any order if it has some already. */
+static int take_types(struct reading *r, const struct stacks_type *types, const int64_t *rows,
+		      size_t n)
+{
+	size_t *index = calloc(n + 1, sizeof(*index));
+	bool first = !r->s->n_types;
+	int err = index ? 0 : -ENOMEM;
+
+	if (!err && n)
+		err = stacks_take_types(r->s, types, n, index);
+	for (size_t i = 0; !err && i < n; i++)
+		r->type_of[rows[i]] = (int64_t)index[i] + 1;
+	if (!err && first && n > 1)
+		r->s->default_type = 1; /* the first is how many samples there are */
+	free(index);
+	return err;
+}
+
 static int read_types(struct reading *r)
 {
+	struct stacks_type types[HISTORY_TYPES];
+	int64_t rows[HISTORY_TYPES];
 	int err;
 	sqlite3_stmt *stmt = history_statement(r->h, READ_TYPES, &err);
 	size_t n = 0;
 
 	if (!stmt)
 		return err;
-	while ((err = db_step(stmt)) == 1) {
-		int64_t id = sqlite3_column_int64(stmt, 0);
-		size_t before = r->n_types;
-
-		err = id > 0 && id < 4096 ? array_reserve(r->type_of, (size_t)id + 1, r->n_types)
-					  : -EBADMSG;
+	r->n_types = HISTORY_TYPES;
+	r->type_of = calloc(r->n_types, sizeof(*r->type_of));
+	err = r->type_of ? 0 : -ENOMEM;
+	while (!err && (err = db_step(stmt)) == 1) {
+		rows[n] = sqlite3_column_int64(stmt, 0);
+		err = n < HISTORY_TYPES && rows[n] > 0 && rows[n] < HISTORY_TYPES ? 0 : -EBADMSG;
 		if (err)
 			break;
-		memset(r->type_of + before, 0, (r->n_types - before) * sizeof(*r->type_of));
-		err = stacks_add_type(r->s, (const char *)sqlite3_column_text(stmt, 1),
-				      (const char *)sqlite3_column_text(stmt, 2));
-		if (err)
-			break;
-		r->type_of[id] = (int64_t)++n;
+		types[n] = (struct stacks_type){ .type = text_column(r, stmt, 1),
+						 .unit = text_column(r, stmt, 2) };
+		err = types[n].type && types[n].unit ? 0 : -ENOMEM;
+		n++;
 	}
 	db_release(stmt);
-	if (n > 1)
-		r->s->default_type = 1; /* the first is how many samples there are */
-	return err;
+	return err ? err : take_types(r, types, rows, n);
 }
 
 /* Keep a label of the profile. */
@@ -470,7 +487,7 @@ static int read_labels(struct reading *r, const struct sum *sum, uint32_t *n)
 
 static int add_sample(struct reading *r, const struct sum *sum)
 {
-	struct stacks_sample to = { .n_labels = 0 };
+	struct stacks_sample to = { .base = r->q->base };
 	uint32_t node = UW_HASH_NONE, n = 0;
 	int err = sum->node ? load_node(r, (int64_t)sum->node, &node) : 0;
 
@@ -517,7 +534,7 @@ int history_read(struct history *h, const struct history_query *query, struct st
 			err = read_windows(&r);
 		for (size_t i = 0; !err && i < r.n_sums; i++)
 			err = add_sample(&r, &r.sums[i]);
-		if (!err && found->n_windows)
+		if (!err && found->n_windows && !query->base)
 			stacks_add_time(stacks, (int64_t)found->start_ns,
 					(int64_t)(found->end_ns - found->start_ns), 0);
 		(void)history_failed(h, "be read", err);

@@ -227,18 +227,18 @@ for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind 
 	"$offwind" $words >"$dir/out" 2>"$dir/err"
 	[ $? = 2 ] && [ ! -s "$dir/out" ] && [ -s "$dir/err" ] || fail "offwind $words: $(cat "$dir/out" "$dir/err")"
 done
-for words in --help "record --help" "unwind --help" "report --help" "top --help" "flamegraph --help" "explain --help" "cache --help" "doctor --help"; do
+for words in --help "record --help" "daemon --help" "unwind --help" "report --help" "top --help" "flamegraph --help" "explain --help" "cache --help" "doctor --help"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err" && [ ! -s "$dir/err" ] && grep -q ^usage "$dir/out" || fail "offwind $words"
 done
 # An error in an option is one line of text, whatever bytes the option has.
-expect 2 "option '--top' needs an argument$" "$offwind" report --to
+expect 2 "option '--thread' needs an argument$" "$offwind" report --thr
 expect 2 "option '--s' is ambiguous" "$offwind" report --s=x
 expect 2 "option '--check' takes no argument" "$offwind" report --check=x
 expect 2 "option '-n' needs an argument" "$offwind" report -n
 expect 2 "^offwind: --callers '.': [^-]*$" "$offwind" report --callers '(' x
 expect 2 "^offwind: --focus '.': [^-]*$" "$offwind" report --focus '(' x
 expect 2 "^offwind: there is no option '--a.\[31m.*'$" "$offwind" report $'--a\e[31m\xff<b>'
-for command in record unwind explain report top flamegraph cache doctor; do
+for command in record daemon unwind explain report top flamegraph cache doctor; do
 	cmp <("$offwind" help $command) <("$offwind" $command --help) || fail "help $command"
 done
 expect 2 "no command 'nosuch'" "$offwind" help nosuch

@@ -121,7 +121,7 @@ static int check(const char *db_name, char **files, int n)
 	sqlite3 *db;
 	int bad = 0;
 
-	if (db_open(db_name, DB_WRITE, &db, error)) {
+	if (db_open(db_name, &db_store, DB_WRITE, &db, error)) {
 		(void)printf("%s\n", error);
 		return 1;
 	}

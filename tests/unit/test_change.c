@@ -123,7 +123,7 @@ static int64_t ask_db(const char *sql)
 	sqlite3 *db = NULL;
 	int64_t n = -1;
 
-	if (!db_open(db_name, DB_READ, &db, error))
+	if (!db_open(db_name, &db_store, DB_READ, &db, error))
 		n = db_number(db, sql);
 	(void)sqlite3_close(db);
 	return n;

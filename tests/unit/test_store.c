@@ -214,7 +214,7 @@ static int opens(int *err_code, char error[DB_ERROR_SIZE])
 {
 	sqlite3 *db = NULL;
 
-	*err_code = db_open(db_name, DB_WRITE, &db, error);
+	*err_code = db_open(db_name, &db_store, DB_WRITE, &db, error);
 	sqlite3_close(db);
 	return *err_code;
 }
@@ -269,9 +269,10 @@ static void test_older_schemas_are_upgraded(void)
 		  "INSERT INTO files VALUES (1, 2, 0, 4, 5, 6, 1, 7);"
 		  "INSERT INTO settings VALUES ('budget', 77)") == SQLITE_OK,
 	      "in use");
-	CHECK(db_open(db_name, DB_READ, &db, error) == -ENOTSUP && strstr(error, "older offwind"),
+	CHECK(db_open(db_name, &db_store, DB_READ, &db, error) == -ENOTSUP &&
+		      strstr(error, "older offwind"),
 	      "readers do not change it");
-	CHECK(db_open(db_name, DB_WRITE, &db, error) == 0, error);
+	CHECK(db_open(db_name, &db_store, DB_WRITE, &db, error) == 0, error);
 	CHECK(db_number(db, "PRAGMA user_version") == db_schema_version(&db_store),
 	      "as if made today");
 	CHECK(db_number(db, "SELECT value FROM settings") == 77, "its settings are there");
@@ -287,7 +288,8 @@ static void test_older_schemas_are_upgraded(void)
 	CHECK(sql("PRAGMA user_version = 1; PRAGMA application_id = 1331119170;"
 		  "CREATE TABLE symbols (x)") == SQLITE_OK,
 	      "a schema that cannot be upgraded");
-	CHECK(db_open(db_name, DB_WRITE, &db, error) < 0 && strstr(error, "symbols"), error);
+	CHECK(db_open(db_name, &db_store, DB_WRITE, &db, error) < 0 && strstr(error, "symbols"),
+	      error);
 	CHECK(sql("SELECT x FROM symbols") == SQLITE_OK, "is as it was");
 	remove_db();
 }
@@ -341,7 +343,7 @@ static void test_one_begins_while_another_does(void)
 		if (!other.pid) {
 			(void)close(go[1]);
 			(void)!read(go[0], &byte, 1);
-			_exit(db_open(db_name, DB_WRITE, &db, error) != 0);
+			_exit(db_open(db_name, &db_store, DB_WRITE, &db, error) != 0);
 		}
 		(void)close(go[0]);
 		other.go = go[1];
@@ -349,7 +351,7 @@ static void test_one_begins_while_another_does(void)
 		other.status = -1;
 		CHECK(sqlite3_auto_extension((void (*)(void))(uintptr_t)watch) == SQLITE_OK,
 		      "watched");
-		CHECK(db_open(db_name, DB_WRITE, &db, error) == 0, error);
+		CHECK(db_open(db_name, &db_store, DB_WRITE, &db, error) == 0, error);
 		sqlite3_reset_auto_extension();
 		CHECK(other.go < 0, statements[i]);
 		if (other.status == -1)

@@ -87,7 +87,7 @@ static int close_window(struct recorder *r, uint64_t end_ns)
 		profile->end_ns = end_ns;
 	}
 	if (r->options->history)
-		record_history_count(r, profile);
+		record_history_count(&r->history, r->source, profile);
 	r->window_start_ns = end_ns;
 	writer_put(r->writer, profile);
 	return 0;
@@ -396,7 +396,7 @@ static void run(struct recorder *r, struct result *result)
 			r->began_ns = now_ns();
 		r->window_start_ns = now_ns();
 		if (o->history)
-			record_history_count(r, NULL);
+			record_history_begin(&r->history, supervisor_is_again());
 		result->err = command_release(&r->command);
 		result->began = !result->err;
 	}

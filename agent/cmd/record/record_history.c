@@ -1,10 +1,13 @@
 /* agent/cmd/record/record_history.c: adds the windows of a recording to a history. */
-#include "agent/cmd/record/recorder.h"
+#include "agent/cmd/record/record_history.h"
 
 #include "agent/clock.h"
 #include "agent/history/request.h"
+#include "agent/live/live.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { COUNTERS_MAX = 8 + PROFILE_FILTERED_N + EVENT_LOST_N + UW_STOP_N };
 
@@ -17,6 +20,19 @@ static const char *const filtered_names[PROFILE_FILTERED_N] = {
 	[PROFILE_FILTERED_FAILED] = "failed",
 	[PROFILE_FILTERED_SHORT_WAIT] = "short_wait",
 };
+
+int record_history_new(const char *path, struct record_history *out)
+{
+	void *shared = mmap(NULL, sizeof(*out->committed), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (shared == MAP_FAILED)
+		return -errno;
+	*out = (struct record_history){ .path = path, .committed = shared };
+	return 0;
+}
+
+/* ---- what fired -------------------------------------------------------------------------- */
 
 /* Return what was counted since recording began; all 0 if that cannot be read. */
 static struct profile_fired all_fired(struct source *source)
@@ -37,51 +53,114 @@ static struct profile_fired all_fired(struct source *source)
 	};
 }
 
-void record_history_count(struct recorder *r, struct profile *profile)
+void record_history_begin(struct record_history *h, bool again)
 {
-	struct profile_fired now = all_fired(r->source);
+	h->seen = h->committed->fired;
+	h->again = again;
+	h->before = *h->committed;
+}
+
+void record_history_count(struct record_history *h, struct source *source, struct profile *p)
+{
+	struct profile_fired now = all_fired(source);
 
 	/* The clock may have been set since the last window, or the machine may have slept. */
-	if (profile)
-		profile->wall_offset_ns = clock_ns(CLOCK_REALTIME) - now_ns();
-	if (profile && now.fired >= r->fired.fired) {
-		profile->fired.fired = now.fired - r->fired.fired;
-		for (size_t i = 0; i < PROFILE_FILTERED_N; i++)
-			profile->fired.filtered[i] = now.filtered[i] - r->fired.filtered[i];
+	p->wall_offset_ns = clock_ns(CLOCK_REALTIME) - now_ns();
+	if (now.fired < h->seen.fired)
+		return; /* it could not be read */
+	p->fired.fired = now.fired - h->seen.fired;
+	for (size_t i = 0; i < PROFILE_FILTERED_N; i++)
+		p->fired.filtered[i] = now.filtered[i] - h->seen.filtered[i];
+	h->seen = now;
+}
+
+/* ---- windows ----------------------------------------------------------------------------- */
+
+static void add_fired(struct profile_fired *to, const struct profile_fired *from)
+{
+	to->fired += from->fired;
+	for (size_t i = 0; i < PROFILE_FILTERED_N; i++)
+		to->filtered[i] += from->filtered[i];
+}
+
+/*
+ * A worker that follows one that died is told all losses again, and as crashed all samples that dead
+ * workers were given (agent/live/capture.h). What of these is in windows already is taken off.
+ */
+static void take_off(struct accounting *a, const struct accounting *before)
+{
+	for (size_t i = 0; i < EVENT_LOST_N; i++) {
+		uint64_t there = i != EVENT_LOST_CRASHED
+					 ? before->lost[i]
+					 : before->unwound + before->lost[EVENT_LOST_CRASHED] +
+						   before->lost[EVENT_LOST_NOT_WRITTEN];
+
+		a->lost[i] -= there < a->lost[i] ? there : a->lost[i];
 	}
-	r->fired = now;
+}
+
+/* Write the counters of a window into out, and return their number. */
+static size_t counters_of(const struct record_counts *c, struct history_counter *out)
+{
+	const struct accounting *a = &c->accounting;
+	uint64_t settled = a->unwound;
+	size_t n = 0;
+
+	for (size_t i = 0; i < PROFILE_FILTERED_N; i++) {
+		out[n++] = (struct history_counter){ "filtered", filtered_names[i],
+						     (int64_t)c->fired.filtered[i] };
+		settled += c->fired.filtered[i];
+	}
+	for (size_t i = 0; i < EVENT_LOST_N; i++) {
+		out[n++] = (struct history_counter){ "lost",
+						     event_lost_name((enum event_lost_reason)i),
+						     (int64_t)a->lost[i] };
+		settled += a->lost[i];
+	}
+	for (size_t i = 0; i < UW_STOP_N; i++)
+		out[n++] = (struct history_counter){ "stop", uw_stop_name((enum uw_stop)i),
+						     (int64_t)a->stop[i] };
+	out[n++] = (struct history_counter){ "unwound", "", (int64_t)a->unwound };
+	out[n++] = (struct history_counter){ "cut", "", (int64_t)a->cut };
+	out[n++] = (struct history_counter){ "fired", "", (int64_t)c->fired.fired };
+	out[n++] = (struct history_counter){ "waiting", "", (int64_t)(c->fired.fired - settled) };
+	return n;
+}
+
+/* The samples of a window that cannot be added are lost; the next window says so. */
+static void give_up(struct record_counts *c)
+{
+	struct accounting *a = &c->accounting;
+
+	a->lost[EVENT_LOST_NOT_WRITTEN] += a->unwound;
+	a->unwound = a->cut = 0;
+	memset(a->stop, 0, sizeof(a->stop));
 }
 
 int record_history_take(void *ctx, const struct profile *p, int fd)
 {
-	const struct record_options *o = ctx;
-	const struct accounting *a = &p->accounting;
+	struct record_history *h = ctx;
 	struct history_counter counters[COUNTERS_MAX];
+	struct record_counts c = { .fired = p->fired, .accounting = p->accounting };
 	struct history_window w = { .start_ns = p->start_ns + p->wall_offset_ns,
 				    .end_ns = p->end_ns + p->wall_offset_ns,
 				    .counters = counters };
-	int64_t settled = (int64_t)a->unwound;
-	size_t n = 0;
+	int err;
 
-	for (size_t i = 0; i < PROFILE_FILTERED_N; i++) {
-		counters[n++] = (struct history_counter){ "filtered", filtered_names[i],
-							  (int64_t)p->fired.filtered[i] };
-		settled += (int64_t)p->fired.filtered[i];
+	if (h->again)
+		take_off(&c.accounting, &h->before.accounting);
+	h->again = false;
+	add_fired(&c.fired, &h->pending.fired);
+	accounting_add(&c.accounting, &h->pending.accounting);
+	w.n_counters = counters_of(&c, counters);
+	err = history_put(h->path, fd, &w);
+	if (err) {
+		give_up(&c);
+		h->pending = c;
+		return err;
 	}
-	for (size_t i = 0; i < EVENT_LOST_N; i++) {
-		counters[n++] = (struct history_counter){
-			"lost", event_lost_name((enum event_lost_reason)i), (int64_t)a->lost[i]
-		};
-		settled += (int64_t)a->lost[i];
-	}
-	for (size_t i = 0; i < UW_STOP_N; i++)
-		counters[n++] = (struct history_counter){ "stop", uw_stop_name((enum uw_stop)i),
-							  (int64_t)a->stop[i] };
-	counters[n++] = (struct history_counter){ "unwound", "", (int64_t)a->unwound };
-	counters[n++] = (struct history_counter){ "cut", "", (int64_t)a->cut };
-	counters[n++] = (struct history_counter){ "fired", "", (int64_t)p->fired.fired };
-	counters[n++] =
-		(struct history_counter){ "waiting", "", (int64_t)p->fired.fired - settled };
-	w.n_counters = n;
-	return history_put(o->history, fd, &w);
+	add_fired(&h->committed->fired, &c.fired);
+	accounting_add(&h->committed->accounting, &c.accounting);
+	h->pending = (struct record_counts){ .fired.fired = 0 };
+	return 0;
 }

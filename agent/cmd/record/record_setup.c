@@ -180,7 +180,7 @@ static int open_pipeline(struct recorder *r)
 		writing.store = r->store;
 		if (o->history) {
 			writing.take = record_history_take;
-			writing.take_ctx = (void *)(uintptr_t)o;
+			writing.take_ctx = &r->history;
 		} else if (o->rotate_ns)
 			writing.directory = o->path;
 		else
@@ -201,6 +201,8 @@ int record_prepare(struct recorder *r)
 	const struct record_options *o = r->options;
 	int err = try_output(o);
 
+	if (!err && o->history)
+		err = record_history_new(o->history, &r->history);
 	if (err)
 		return err;
 	r->live = o->live;

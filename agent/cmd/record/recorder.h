@@ -9,6 +9,7 @@
 #include "agent/cmd/record/command.h"
 #include "agent/cmd/record/outcome.h"
 #include "agent/cmd/record/raw.h"
+#include "agent/cmd/record/record_history.h"
 #include "agent/cmd/record/record_options.h"
 #include "agent/cmd/runtime.h"
 #include "agent/export/writer.h"
@@ -32,7 +33,7 @@ struct recorder {
 	struct store *store;
 	struct command command;
 	uint64_t began_ns, window_start_ns;
-	struct profile_fired fired; /* until the last window ended, for --history */
+	struct record_history history; /* for --history */
 	bool stopped;
 	uint64_t stopped_ns, ended_ns;
 	struct accounting raw_accounting; /* used only without a pipeline */
@@ -48,14 +49,6 @@ struct recorder {
  * start the command's child. Return 0, or a negative code after reporting it.
  */
 int record_prepare(struct recorder *r);
-/*
- * For --history: set the profile's times since 1970, and what became of all events since the last
- * call or the beginning of the worker.
- */
-void record_history_count(struct recorder *r, struct profile *profile);
-/* writer_options.take: add a profile to the history. ctx is the struct record_options. */
-int record_history_take(void *ctx, const struct profile *profile, int fd);
-
 /*
  * Prepare everything else that recording needs: the source, the capture file, the store, the pipeline
  * and the writer. A worker gives up its rights. Return 0, or a negative code after reporting it;

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Tests offwind daemon: what it records, serves and survives.
+set -u
+. tests/recorder.sh
+. tests/wait.sh
+hot_program "$dir/main.c"
+gcc -O1 -g -o "$dir/prog" "$dir/main.c" || exit 1
+db=$dir/o.db history=$dir/o-history.db socket=$dir/socket
+"$dir/prog" & prog=$!
+printf '[record]\nrotate = 2\n' >"$dir/short"
+
+# Begin a daemon; $url is where it serves.
+begin() { # option…
+	"$offwind" daemon --config "$dir/short" --db "$db" --listen "unix:$socket" "$@" 2>"$dir/log" & daemon=$!
+}
+# Print what a request gives, after its status.
+get() { # path [header…]
+	python3 - "$socket" "$@" <<-'PY'
+	import http.client, socket, sys
+	class Local(http.client.HTTPConnection):
+	    def connect(self):
+	        self.sock = socket.socket(socket.AF_UNIX)
+	        self.sock.settimeout(100)
+	        self.sock.connect(self.host_path)
+	c = Local('localhost')
+	c.host_path = sys.argv[1]
+	try:
+	    c.request('POST' if sys.argv[2].startswith('POST ') else 'GET', sys.argv[2].removeprefix('POST '), headers=dict(h.split(': ') for h in sys.argv[3:]))
+	    r = c.getresponse()
+	    print(r.status)
+	    sys.stdout.flush()
+	    sys.stdout.buffer.write(r.read())
+	except OSError as e:
+	    print(e)
+	PY
+}
+status() { get "$@" >"$dir/status"; head -n 1 "$dir/status"; }
+is_ready() { [ "$(status /readyz)" = 200 ]; }
+# The sums of each window are right.
+sums() {
+	sqlite3 -cmd ".timeout 10000" "$history" "SELECT window, sum(n * (what = 'fired')) AS fired, sum(n * (what IN ('unwound', 'waiting', 'filtered', 'lost'))) AS settled,
+		sum(n * (what = 'unwound')) AS unwound, sum(n * (what = 'stop')) AS stops, n_samples FROM counters JOIN windows ON windows.id = window GROUP BY window
+		HAVING fired <> settled OR unwound <> stops OR unwound <> n_samples"
+}
+
+echo "== what is recorded and served"
+begin -F 99
+until_or_dead $daemon is_ready || fail "not ready: $(cat "$dir/log")"
+[ "$(stat -c %a "$history")" = 600 ] || fail "others can read the history"
+[ "$(stat -c %a "$socket")" = 660 ] || fail "mode of the socket"
+get "/debug/pprof/profile?seconds=2" >"$dir/reply"
+[ "$(head -1 "$dir/reply")" = 200 ] || fail "profile: $(head -c 300 "$dir/reply")"
+tail -c +5 "$dir/reply" >"$dir/p.pb.gz"
+"$offwind" report --check "$dir/p.pb.gz" >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
+"$offwind" report -n 0 "$dir/p.pb.gz" | grep -q ' prog .*hot' || fail "the profile has not what runs"
+python3 - "$dir/p.pb.gz" <<-'PY' || fail "the time of the profile"
+	import gzip, subprocess, sys
+	text = subprocess.run(['go', 'tool', 'pprof', '-raw', sys.argv[1]], capture_output=True, text=True).stdout
+	duration = [l for l in text.splitlines() if l.startswith('Duration:')]
+	assert duration and 1.5 < float(duration[0].split()[1].rstrip('s')) < 2.1, text[:500]
+PY
+for request in "/api/v1/top?n=5" "/api/v1/labels?key=comm" "/api/v1/timeline?by=comm&step=1000" "/api/v1/heatmap?from=-20s" "/api/v1/samples?n=3&comm=prog" "/api/v1/counters" "/api/v1/profile?format=speedscope"; do
+	get "$request" >"$dir/reply"
+	[ "$(head -n 1 "$dir/reply")" = 200 ] && tail -n +2 "$dir/reply" | python3 -m json.tool >"$dir/out" 2>&1 || fail "$request: $(head -c 300 "$dir/reply" "$dir/out")"
+done
+has() { get "$1" >"$dir/reply"; grep -q "$2" "$dir/reply"; } # path, text
+has "/api/v1/top?comm=prog" '"function":"hot"' || fail "top"
+has "/api/v1/top?comm=nobody" '"function"' && fail "a condition does nothing"
+has "/api/v1/flamegraph?from=-1m&by=comm" '</html>' || fail "flame graph"
+has "/api/v1/profile?format=folded" 'prog.*main.*hot' || fail "folded"
+# The sums of a profile, of a timeline and of a heat map over the same time are equal.
+now=$(date +%s)
+python3 - <(get "/api/v1/top?from=@$((now - 60))&to=@$now") <(get "/api/v1/timeline?by=comm&n=3&step=1000&from=@$((now - 60))&to=@$now") <(get "/api/v1/heatmap?from=@$((now - 60))&to=@$now") <<-'PY' || fail "sums differ"
+	import json, sys
+	top, timeline, heatmap = (json.loads(open(p).read().split('\n', 1)[1]) for p in sys.argv[1:])
+	a, b, c = top['value'], sum(sum(s['values']) for s in timeline['series']), sum(map(sum, heatmap['columns']))
+	print(a, b, c)
+	assert a > 0 and a == b == c
+PY
+
+echo "== what is wrong has a status and a reason"
+for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x"; do
+	get "${request#* }" >"$dir/reply"
+	[ "$(head -1 "$dir/reply")" = "${request%% *}" ] && [ "$(wc -l <"$dir/reply")" = 2 ] || fail "$request: $(head -c 300 "$dir/reply")"
+done
+[ "$(status /healthz 'Origin: http://elsewhere.example')" = 403 ] || fail "another site may ask"
+
+echo "== the history is read by commands, too"
+"$offwind" report --from -5m -n 0 "$history" | grep -q ' prog .*hot' || fail "report --from"
+OFFWIND_DB=$db "$offwind" flamegraph --from -5m -o "$dir/f.html" && grep -q hot "$dir/f.html" || fail "flamegraph --from"
+"$offwind" report --from -5m "$dir/p.pb.gz" 2>"$dir/out" && fail "--from of a profile"
+grep -q 'for a history' "$dir/out" || fail "$(cat "$dir/out")"
+
+echo "== processes that die are begun again"
+newest() { sqlite3 -cmd ".timeout 10000" "$history" "SELECT max(id) FROM windows"; }
+before=$(newest)
+pkill -KILL -P $daemon offwind-server
+pkill -SEGV -P $daemon offwind-worker
+has_more() { [ "$(newest)" -gt $((before + 1)) ] && is_ready; }
+WAIT_MAX=100 until_or_dead $daemon has_more || fail "nothing is recorded after a crash: $(cat "$dir/log")"
+grep -q 'was ended by SIGSEGV' "$dir/log" || fail "$(cat "$dir/log")"
+
+echo "== SIGTERM ends it, with the window in flight"
+before=$(newest)
+kill -TERM $daemon
+wait $daemon || fail "exit $?: $(cat "$dir/log")"
+[ "$(newest)" -gt "$before" ] || fail "the last window is lost"
+[ -e "$socket" ] && fail "the socket stays"
+[ -z "$(sums)" ] || fail "sums of windows: $(sums)"
+waiting=$(sqlite3 "$history" "SELECT sum(n) FROM counters WHERE what = 'waiting'")
+echo "waiting at the end: $waiting"
+[ "$waiting" = 0 ] || fail "$waiting that fired are not settled at the end: $(sqlite3 "$history" "SELECT window, what, reason, n FROM counters WHERE what <> 'stop'")"
+
+echo "== killed, and begun again"
+begin -F 99
+before=$(newest)
+has_more() { [ "$(newest)" -gt "$before" ]; }
+until_or_dead $daemon has_more || fail "nothing is recorded: $(cat "$dir/log")"
+kill -KILL $daemon
+wait $daemon 2>/dev/null
+begin -F 99
+before=$(newest)
+until_or_dead $daemon has_more || fail "nothing is recorded after kill -9: $(cat "$dir/log")"
+kill -INT $daemon
+wait $daemon || fail "exit $?: $(cat "$dir/log")"
+[ "$(sqlite3 "$history" "PRAGMA integrity_check")" = ok ] || fail "the database is damaged"
+
+echo "== settings"
+config() { # exit code, text of the error, settings
+	printf "$3" >"$dir/conf"
+	"$offwind" daemon --check-config --config "$dir/conf" --db "$db" 2>"$dir/out"
+	[ $? = "$1" ] && { [ -z "$2" ] || grep -q "$2" "$dir/out"; } || fail "settings $(cat "$dir/conf"): $(cat "$dir/out")"
+}
+config 0 '' '[server]\nlisten = 127.0.0.1:1\n[record]\nfreq = 7\noff-cpu = 1ms\n'
+config 2 "no setting 'lisen'" '[server]\nlisen = x\n'
+config 2 "no setting 'output'" '[record]\noutput = x\n'
+config 2 'freq' '[record]\nfreq = x\n'
+"$offwind" daemon --listen 0.0.0.0:0 --db "$db" 2>"$dir/out" && fail "an open address without a token"
+grep -q 'takes a token and a certificate' "$dir/out" || fail "$(cat "$dir/out")"
+kill $prog
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
