@@ -2,6 +2,7 @@
 #include "agent/history/history.h"
 
 #include "agent/history/history_internal.h"
+#include "agent/history/history_sweep.h"
 #include "agent/log.h"
 #include "schema/history_sql.h"
 
@@ -214,6 +215,7 @@ void history_close(struct history *h)
 		(void)sqlite3_finalize(h->statements[i]);
 	(void)sqlite3_close(h->db);
 	history_nodes_clear(&h->nodes);
+	history_sweep_free(h->sweep);
 	free(h->path);
 	free(h);
 }
