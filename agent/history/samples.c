@@ -82,6 +82,36 @@ static bool add_values(struct history_sample *to, const struct history_sample *f
 	return true;
 }
 
+/* Return whether two samples have values of the same types, in the same order. */
+static bool same_types(const struct history_sample *a, const struct history_sample *b)
+{
+	if (a->n_values != b->n_values)
+		return false;
+	for (uint32_t i = 0; i < a->n_values; i++)
+		if (a->values[i].type != b->values[i].type)
+			return false;
+	return true;
+}
+
+static void put_values(struct history_bytes *b, const struct history_sample *before,
+		       const struct history_sample *sum, int *err)
+{
+	bool same = same_types(before, sum);
+
+	history_put_uleb(b, same ? 0 : sum->n_values + 1, err);
+	for (uint32_t i = 0; i < sum->n_values && !same; i++)
+		history_put_uleb(b, sum->values[i].type, err);
+	/* Differences may overflow; they do again when they are read. */
+	for (uint32_t i = 0; i < sum->n_values; i++) {
+		const struct history_value *v = &sum->values[i];
+		uint64_t last = i < before->n_values && before->values[i].type == v->type
+					? (uint64_t)before->values[i].value
+					: 0;
+
+		put_sleb(b, (int64_t)((uint64_t)v->value - last), err);
+	}
+}
+
 /* Pack a group whose sum is in *sum; its n samples are needed for their times. */
 static void put_group(struct history_bytes *b, const struct history_sample *before,
 		      const struct history_sample *sum, const struct history_sample *samples,
@@ -93,11 +123,7 @@ static void put_group(struct history_bytes *b, const struct history_sample *befo
 	put_sleb(b, (int64_t)sum->pid - before->pid, err);
 	put_sleb(b, (int64_t)sum->tid - before->tid, err);
 	put_sleb(b, (int64_t)(sum->node - before->node), err);
-	history_put_uleb(b, sum->n_values, err);
-	for (uint32_t i = 0; i < sum->n_values; i++) {
-		history_put_uleb(b, sum->values[i].type, err);
-		put_sleb(b, sum->values[i].value, err);
-	}
+	put_values(b, before, sum, err);
 	if (level != HISTORY_TIMES)
 		return;
 	history_put_uleb(b, n, err);
@@ -134,7 +160,7 @@ int samples_pack(struct history_sample *samples, size_t n, enum history_level le
 			if (!add_values(&sum, &samples[end]))
 				break;
 		put_group(out, &before, &sum, samples + i, end - i, level, &err);
-		before = samples[i];
+		before = sum;
 	}
 	return err;
 }
@@ -180,28 +206,36 @@ static bool next_identity(struct samples_reader *r)
 	       s->node <= INT64_MAX && add_difference(&s->pid, pid) && add_difference(&s->tid, tid);
 }
 
-int samples_next(struct samples_reader *r, struct history_group *out)
+/* Read the values of a group. False: there are too many, or a type is too large. */
+static bool next_values(struct samples_reader *r)
 {
 	struct history_sample *s = &r->last;
-	uint64_t n_values;
+	uint64_t n = uw_bytes_uleb(&r->bytes);
 
-	if (uw_bytes_done(&r->bytes))
-		return r->bytes.err;
-	if (!next_identity(r))
-		return -EBADMSG;
-	n_values = uw_bytes_uleb(&r->bytes);
-	if (n_values > HISTORY_VALUES)
-		return -EBADMSG;
-	s->n_values = (uint32_t)n_values;
-	for (uint32_t i = 0; i < s->n_values; i++) {
+	if (n > HISTORY_VALUES + 1)
+		return false;
+	for (uint32_t i = 0; n && i < n - 1; i++) {
 		uint64_t type = uw_bytes_uleb(&r->bytes);
 
 		if (type > UINT32_MAX)
-			return -EBADMSG;
-		s->values[i].type = (uint32_t)type;
-		s->values[i].value = uw_bytes_sleb(&r->bytes);
+			return false;
+		if (i >= s->n_values || s->values[i].type != type)
+			s->values[i] = (struct history_value){ .type = (uint32_t)type };
 	}
-	out->sample = s;
+	s->n_values = n ? (uint32_t)n - 1 : s->n_values;
+	for (uint32_t i = 0; i < s->n_values; i++)
+		s->values[i].value = (int64_t)((uint64_t)s->values[i].value +
+					       (uint64_t)uw_bytes_sleb(&r->bytes));
+	return true;
+}
+
+int samples_next(struct samples_reader *r, struct history_group *out)
+{
+	if (uw_bytes_done(&r->bytes))
+		return r->bytes.err;
+	if (!next_identity(r) || !next_values(r))
+		return -EBADMSG;
+	out->sample = &r->last;
 	out->n_times = out->time = 0;
 	out->times = uw_bytes_of(NULL, 0);
 	if (r->level == HISTORY_TIMES) {

@@ -480,10 +480,10 @@ static void test_damage_is_found(void)
 		"UPDATE windows SET samples = CAST(x'01ff' || substr(samples, 3) AS BLOB)",
 		"UPDATE windows SET samples = substr(samples, 1, length(samples) - 1)",
 		"UPDATE windows SET samples = CAST(samples || x'ff' AS BLOB)",
-		"UPDATE windows SET samples = x'01020100000109'",
+		"UPDATE windows SET samples = x'0102010000010b'",
 		/* Node 2^56; type 3. */
-		"UPDATE windows SET samples = x'01020100008080808080808080010000'",
-		"UPDATE windows SET samples = x'010201000001010305'",
+		"UPDATE windows SET samples = x'010201000080808080808080800100'",
+		"UPDATE windows SET samples = x'010201000001020305'",
 	};
 	static const struct history_query *const queries[] = { &everything, &with_labels,
 							       &with_all };

@@ -280,7 +280,7 @@ static void test_a_merge_is_one_transaction(void)
 
 static void test_damaged_windows_do_not_stop_others(void)
 {
-	static const char *const damages[] = { "x'01'", "x'0200'", "x'01000100000109'" };
+	static const char *const damages[] = { "x'01'", "x'0200'", "x'0100010000010b'" };
 
 	for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
 		struct history *h = open_history();

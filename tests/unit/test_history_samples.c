@@ -146,6 +146,33 @@ static void test_fields_go_up_and_down(void)
 	free(b.bytes);
 }
 
+/* Values are differences from those of the group before, if the types are the same. */
+static void test_types_change(void)
+{
+	struct history_sample s[] = {
+		sample(1, 0, 0, 1, 0, INT64_MAX), sample(1, 0, 0, 2, 0, INT64_MIN),
+		sample(1, 0, 0, 3, 0, 5),	  sample(1, 0, 0, 4, 0, 6),
+		sample(1, 0, 0, 5, 0, 7),	  sample(1, 0, 0, 6, 0, 8)
+	};
+	struct history_bytes b;
+	struct samples_reader r;
+	struct history_group g;
+
+	s[2].values[0].type = 2;
+	s[3].values[s[3].n_values++] = (struct history_value){ 2, 1000 };
+	s[4].values[s[4].n_values++] = (struct history_value){ 2, 1001 };
+	s[5].n_values = 0;
+	b = pack(s, 6, HISTORY_THREADS);
+	CHECK(samples_open(b.bytes, b.size, &r) == 0, "opens");
+	for (int i = 0; i < 6; i++)
+		CHECK(samples_next(&r, &g) == 1 && g.sample->n_values == s[i].n_values &&
+			      !memcmp(g.sample->values, s[i].values,
+				      s[i].n_values * sizeof(s[i].values[0])),
+		      "as they were");
+	CHECK(samples_next(&r, &g) == 0, "the end");
+	free(b.bytes);
+}
+
 /* Values that do not fit into one number are kept in two groups of one identity. */
 static void test_large_sums_are_not_cut(void)
 {
@@ -301,20 +328,20 @@ static void test_hostile_groups(void)
 		const char *what, *bytes;
 		size_t size;
 	} all[] = {
-		{ "too many values", "\1\1\1\0\0\1\11", 7 },
-		{ "a type of 64 bits", "\1\1\1\0\0\1\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\0",
+		{ "too many values", "\1\1\1\0\0\1\12\1\1\1\1\1\1\1\1\1", 16 },
+		{ "a type of 64 bits", "\1\1\1\0\0\1\2\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\0",
 		  18 },
-		{ "a negative pid", "\1\1\1\x7f\0\1\0", 7 },
-		{ "a pid of 33 bits", "\1\1\1\x80\x80\x80\x80\x10\0\1\0", 11 },
-		{ "a negative tid", "\1\1\1\0\x7f\1\0", 7 },
-		{ "a negative node", "\1\1\1\0\0\x7f\0", 7 },
-		{ "labels not of SQLite", "\1\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\0\0\1\0",
+		{ "a negative pid", "\1\1\1\x7f\0\1\1", 7 },
+		{ "a pid of 33 bits", "\1\1\1\x80\x80\x80\x80\x10\0\1\1", 11 },
+		{ "a negative tid", "\1\1\1\0\x7f\1\1", 7 },
+		{ "a negative node", "\1\1\1\0\0\x7f\1", 7 },
+		{ "labels not of SQLite", "\1\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\0\0\1\1",
 		  16 },
-		{ "nodes in no order", "\1\1\1\0\0\5\0\0\0\0\x7f\0", 12 },
-		{ "threads in no order", "\1\1\1\0\5\5\0\0\0\x7f\0\0", 12 },
-		{ "processes in no order", "\1\1\1\5\5\5\0\0\x7f\0\0\0", 12 },
-		{ "fewer times than it says", "\1\0\1\0\0\5\0\5\1\1", 10 },
-		{ "very many times", "\1\0\1\0\0\5\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", 17 },
+		{ "nodes in no order", "\1\1\1\0\0\5\1\0\0\0\x7f\1", 12 },
+		{ "threads in no order", "\1\1\1\0\5\5\1\0\0\x7f\0\1", 12 },
+		{ "processes in no order", "\1\1\1\5\5\5\1\0\x7f\0\0\1", 12 },
+		{ "fewer times than it says", "\1\0\1\0\0\5\1\5\1\1", 10 },
+		{ "very many times", "\1\0\1\0\0\5\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", 17 },
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -336,6 +363,7 @@ int main(void)
 	test_times_are_in_order();
 	test_any_number_is_stored();
 	test_fields_go_up_and_down();
+	test_types_change();
 	test_large_sums_are_not_cut();
 	test_an_empty_window();
 	test_merging_is_packing_together(HISTORY_THREADS);
