@@ -1,8 +1,9 @@
 -- The history: where time went on this machine, window by window (docs/history.md).
+-- Rows that nothing refers to any more are deleted. AUTOINCREMENT: their ids are not used again.
 
 -- A file with code, or a segment of it; the kernel; generated code. start and limit bound its addresses.
 CREATE TABLE modules (
-	id INTEGER PRIMARY KEY,
+	id INTEGER PRIMARY KEY AUTOINCREMENT,
 	path TEXT NOT NULL,
 	build_id TEXT NOT NULL, -- hexadecimal; '': not known
 	off INTEGER NOT NULL, -- in the file, of start
@@ -12,20 +13,21 @@ CREATE TABLE modules (
 ) STRICT;
 
 CREATE TABLE functions (
-	id INTEGER PRIMARY KEY,
+	id INTEGER PRIMARY KEY AUTOINCREMENT,
 	name TEXT NOT NULL,
-	system_name TEXT NOT NULL, -- as linked
+	system_name TEXT NOT NULL, -- as linked; '': like name
 	file TEXT NOT NULL, -- '': not known
 	start_line INTEGER NOT NULL,
 	placed INTEGER NOT NULL, -- 1: no symbol; the name is only a place
-	UNIQUE (name, file, start_line, system_name, placed)
+	hash INTEGER NOT NULL -- of the other columns: to find a function
 ) STRICT;
+CREATE INDEX functions_hash ON functions (hash);
 
 -- An address of code, and its names: pairs of LEB128 numbers, function and line, the innermost inlined
 -- call first. The same address of generated code, or of another start of the kernel, has other names: variant.
 CREATE TABLE frames (
-	id INTEGER PRIMARY KEY,
-	module INTEGER NOT NULL REFERENCES modules,
+	id INTEGER PRIMARY KEY AUTOINCREMENT,
+	module INTEGER NOT NULL,
 	address INTEGER NOT NULL, -- as the ELF file has it
 	variant INTEGER NOT NULL, -- 0: names follow from build-id and address; else the function's id
 	lines BLOB NOT NULL,
@@ -34,21 +36,21 @@ CREATE TABLE frames (
 
 -- Stacks share their callers: a stack is the node of its innermost frame. A parent's id is below its children's.
 CREATE TABLE nodes (
-	id INTEGER PRIMARY KEY,
+	id INTEGER PRIMARY KEY AUTOINCREMENT,
 	parent INTEGER NOT NULL, -- 0: the frame is outermost
-	frame INTEGER NOT NULL REFERENCES frames,
+	frame INTEGER NOT NULL,
 	UNIQUE (parent, frame)
 ) STRICT;
 
 -- All labels of samples but pid and tid, as a JSON object with sorted keys.
 CREATE TABLE labels (
-	id INTEGER PRIMARY KEY,
+	id INTEGER PRIMARY KEY AUTOINCREMENT,
 	labels TEXT NOT NULL UNIQUE
 ) STRICT;
 
 -- What is counted: samples/count, cpu/nanoseconds.
 CREATE TABLE types (
-	id INTEGER PRIMARY KEY,
+	id INTEGER PRIMARY KEY AUTOINCREMENT,
 	type TEXT NOT NULL,
 	unit TEXT NOT NULL,
 	UNIQUE (type, unit)
@@ -56,14 +58,14 @@ CREATE TABLE types (
 
 -- Times are nanoseconds since 1970. level 0: samples have times and threads; 1: threads; 2: neither.
 CREATE TABLE windows (
-	id INTEGER PRIMARY KEY,
-	start_ns INTEGER NOT NULL,
-	end_ns INTEGER NOT NULL,
+	id INTEGER PRIMARY KEY AUTOINCREMENT,
+	start_ns INTEGER NOT NULL CHECK (start_ns > 0),
+	end_ns INTEGER NOT NULL CHECK (end_ns >= start_ns),
 	level INTEGER NOT NULL,
 	n_samples INTEGER NOT NULL,
 	samples BLOB NOT NULL -- schema/window_blob.h; or history_samples(id)
 ) STRICT;
-CREATE INDEX windows_end ON windows (end_ns);
+CREATE INDEX windows_time ON windows (end_ns, start_ns, level);
 
 -- What became of all that fired in a window: fired = unwound + waiting + sum of filtered + sum of lost.
 -- unwound = sum of stop. waiting: fired here, but not settled in this window; below 0: the reverse.

@@ -6,8 +6,10 @@
  * field of the group before, which for the first group is 0.
  *
  *   header   version (WINDOW_BLOB_VERSION), level (as windows.level)
- *   group    Δ labels (id), Δ pid (signed), Δ tid (signed), Δ node (id, signed; 0: no frames),
- *            number of values, and of each type (id) and value (signed)
+ *   group    Δ labels (id), Δ pid (signed), Δ tid (signed), Δ node (id, signed; 0: no frames)
+ *            0: values of the same types as the group before; else their number + 1, and the types (ids)
+ *            of each type, the Δ value (signed; of a type that the group before does not have at this
+ *            position: the value)
  *            at level 0: number of times, and of each the milliseconds since the window's start, after
  *            the first the difference from the time before
  *

@@ -2,6 +2,7 @@
 #include "agent/history/history.h"
 
 #include "agent/history/history_internal.h"
+#include "agent/history/history_sweep.h"
 #include "agent/io.h"
 #include "agent/log.h"
 #include "schema/history_sql.h"
@@ -17,16 +18,18 @@ const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 				      .steps = history_sql,
 				      .n_steps = sizeof(history_sql) / sizeof(history_sql[0]) };
 
+#define STEP_NS 20000000
+
 static const char *const sql[HISTORY_STATEMENTS] = {
 	[FIND_MODULE] = "SELECT id, start, \"limit\" FROM modules WHERE path = ?1"
 			" AND build_id = ?2 AND off = ?3",
 	[ADD_MODULE] = "INSERT INTO modules (path, build_id, off, start, \"limit\")"
 		       " VALUES (?1, ?2, ?3, ?4, ?5)",
 	[WIDEN_MODULE] = "UPDATE modules SET start = ?2, \"limit\" = ?3 WHERE id = ?1",
-	[FIND_FUNCTION] = "SELECT id FROM functions WHERE name = ?1 AND file = ?2 AND"
-			  " start_line = ?3 AND system_name = ?4 AND placed = ?5",
-	[ADD_FUNCTION] = "INSERT INTO functions (name, file, start_line, system_name, placed)"
-			 " VALUES (?1, ?2, ?3, ?4, ?5)",
+	[FIND_FUNCTION] = "SELECT id FROM functions WHERE hash = ?6 AND name = ?1 AND file = ?2"
+			  " AND start_line = ?3 AND system_name = ?4 AND placed = ?5",
+	[ADD_FUNCTION] = "INSERT INTO functions (name, file, start_line, system_name, placed,"
+			 " hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
 	[FIND_FRAME] = "SELECT id, lines FROM frames WHERE module = ?1 AND address = ?2 AND"
 		       " variant = ?3",
 	[ADD_FRAME] = "INSERT INTO frames (module, address, variant, lines)"
@@ -44,10 +47,11 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 			" ON CONFLICT DO UPDATE SET n = n + excluded.n",
 	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples FROM windows"
 			 " WHERE end_ns > ?1 AND start_ns < ?2 ORDER BY end_ns",
-	[READ_NODE] = "SELECT parent, frame FROM nodes WHERE id = ?1",
+	[READ_NODES] = "SELECT id, parent, frame FROM nodes WHERE id BETWEEN ?1 AND ?2",
 	[READ_FRAME] = "SELECT module, address, lines FROM frames WHERE id = ?1",
 	[READ_MODULE] = "SELECT path, build_id, off, start, \"limit\" FROM modules WHERE id = ?1",
-	[READ_FUNCTION] = "SELECT name, system_name, file, start_line FROM functions WHERE id = ?1",
+	[READ_FUNCTION] = "SELECT name, iif(system_name = '', name, system_name), file,"
+			  " start_line, placed FROM functions WHERE id = ?1",
 	[READ_LABELS] = "SELECT key, value, type FROM json_each((SELECT labels FROM labels"
 			" WHERE id = ?1))",
 	[READ_TYPE] = "SELECT id, type, unit FROM types WHERE type = ?1 OR (?1 IS NULL AND"
@@ -59,6 +63,39 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 			  " GROUP BY what, reason",
 	[READ_NEWEST] = "SELECT max(end_ns) FROM windows",
 	[READ_TYPES] = "SELECT id, type, unit FROM types ORDER BY id",
+	[READ_SETTING] = "SELECT CAST(value AS INTEGER) FROM settings WHERE name = ?1",
+	[SET_SETTING] = "INSERT OR REPLACE INTO settings (name, value) VALUES (?1, ?2)",
+	[DELETE_SETTING] = "DELETE FROM settings WHERE name = ?1",
+	[FIRST_END] = "SELECT end_ns FROM windows ORDER BY end_ns LIMIT 1",
+	[DELETE_WINDOWS] = "DELETE FROM windows WHERE id IN (SELECT id FROM windows WHERE"
+			   " end_ns < ?1 ORDER BY end_ns LIMIT ?2)",
+	[DELETE_WINDOW] = "DELETE FROM windows WHERE id = ?1",
+	[WINDOW_BYTES] = "SELECT sum(length(samples)) FROM windows",
+	[WINDOW_SIZES] = "SELECT end_ns, length(samples) FROM windows ORDER BY end_ns",
+	[USED_BYTES] = "SELECT (page_count - freelist_count) * page_size"
+		       " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+	[UNUSED_PAGES] = "PRAGMA freelist_count",
+	[ALL_PAGES] = "PRAGMA page_count",
+	[FIRST_BELOW] = "SELECT start_ns FROM windows WHERE level < ?1 ORDER BY end_ns LIMIT 1",
+	[MERGE_WINDOWS] = "SELECT id, start_ns, end_ns, n_samples, samples FROM windows"
+			  " WHERE end_ns >= ?1 AND start_ns >= ?1 AND start_ns < ?2"
+			  " AND level <= ?3",
+	[MERGE_COUNTERS] = "INSERT INTO counters (window, what, reason, n)"
+			   " SELECT ?1, what, reason, n FROM counters WHERE window = ?2"
+			   " ON CONFLICT DO UPDATE SET n = n + excluded.n",
+	[LAST_NODE] = "SELECT coalesce(max(id), 0) FROM nodes",
+	[SWEEP_WINDOWS] = "SELECT id, samples FROM windows WHERE id > ?1 ORDER BY id",
+	[SWEEP_NODES] = "SELECT id FROM nodes WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3",
+	[SWEEP_NEW_NODES] = "SELECT frame FROM nodes WHERE id > ?1",
+	[SWEEP_FRAMES] = "SELECT id, module, lines FROM frames",
+	[SWEEP_MODULES] = "SELECT id FROM modules",
+	[SWEEP_FUNCTIONS] = "SELECT id FROM functions",
+	[SWEEP_LABELS] = "SELECT id FROM labels",
+	[SWEEP_NODE] = "DELETE FROM nodes WHERE id = ?1",
+	[SWEEP_FRAME] = "DELETE FROM frames WHERE id = ?1",
+	[SWEEP_MODULE] = "DELETE FROM modules WHERE id = ?1",
+	[SWEEP_FUNCTION] = "DELETE FROM functions WHERE id = ?1",
+	[SWEEP_LABEL] = "DELETE FROM labels WHERE id = ?1",
 };
 
 int history_failed(const struct history *h, const char *doing, int err)
@@ -83,6 +120,80 @@ sqlite3_stmt *history_statement(struct history *h, enum history_statement which,
 	return h->statements[which];
 }
 
+int history_end(struct history *h, int err)
+{
+	int failed = err < 0 ? err : db_exec(h->db, "COMMIT");
+
+	if (failed && !sqlite3_get_autocommit(h->db))
+		(void)db_exec(h->db, "ROLLBACK");
+	return failed ? failed : err;
+}
+
+int history_value(struct history *h, enum history_statement which, int64_t *out)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, which, &err);
+
+	if (!stmt)
+		return err;
+	err = db_step(stmt);
+	if (err == 1)
+		*out = sqlite3_column_int64(stmt, 0);
+	db_release(stmt);
+	return err == 1 ? 0 : err ? err : -ENOENT;
+}
+
+int history_number(struct history *h, const char *name, int64_t *out)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_SETTING, &err);
+
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+	err = db_step(stmt);
+	if (err == 1)
+		*out = sqlite3_column_int64(stmt, 0);
+	db_release(stmt);
+	return err < 0 ? err : 0;
+}
+
+int history_set_number(struct history *h, const char *name, int64_t value)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, value ? SET_SETTING : DELETE_SETTING, &err);
+
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+	if (value) {
+		char text[32];
+
+		(void)snprintf(text, sizeof(text), "%lld", (long long)value);
+		(void)sqlite3_bind_text(stmt, 2, text, -1, SQLITE_TRANSIENT);
+	}
+	err = db_step(stmt);
+	db_release(stmt);
+	return err < 0 ? err : 0;
+}
+
+int history_add_window(struct history *h, const struct history_row *row, int64_t *id)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, ADD_WINDOW, &err);
+
+	if (!stmt)
+		return err;
+	db_bind_numbers(stmt,
+			(const int64_t[]){ row->start_ns, row->end_ns, row->level, row->n_samples },
+			4);
+	db_bind_bytes(stmt, 5, row->samples->bytes, row->samples->size);
+	err = db_step(stmt);
+	db_release(stmt);
+	*id = sqlite3_last_insert_rowid(h->db);
+	return err < 0 ? err : 0;
+}
+
 int history_open(const char *path, bool write, struct history **out)
 {
 	struct history *h = calloc(1, sizeof(*h));
@@ -90,6 +201,7 @@ int history_open(const char *path, bool write, struct history **out)
 	int err = h ? 0 : -ENOMEM;
 
 	if (!err) {
+		h->step_ns = STEP_NS;
 		h->path = strdup(path);
 		err = h->path ? db_open(path, &history_kind, write ? DB_WRITE : DB_READ, &h->db,
 					error)
@@ -113,6 +225,8 @@ void history_close(struct history *h)
 	for (size_t i = 0; i < HISTORY_STATEMENTS; i++)
 		(void)sqlite3_finalize(h->statements[i]);
 	(void)sqlite3_close(h->db);
+	history_nodes_clear(&h->nodes);
+	history_sweep_free(h->sweep);
 	free(h->path);
 	free(h);
 }

@@ -74,8 +74,9 @@ int history_read(struct history *history, const struct history_query *query, str
 
 /* One or several samples of one thread and one stack. */
 struct history_point {
-	uint64_t start_ns, end_ns; /* since 1970: equal for one sample; else those of a merged window */
-	uint64_t labels, node;	   /* ids of rows */
+	uint64_t start_ns,
+		end_ns;	       /* since 1970: equal for one sample; else those of a merged window */
+	uint64_t labels, node; /* ids of rows */
 	uint32_t pid, tid;
 	uint64_t n;    /* samples */
 	int64_t value; /* of the type asked for */
@@ -106,5 +107,28 @@ int history_counters(struct history *history, uint64_t from_ns, uint64_t to_ns,
 
 /* When the newest window ended, in ns since 1970; 0: there is none. */
 uint64_t history_newest(struct history *history);
+/* How long windows are kept, and how exactly. 0: the default. */
+struct history_limits {
+	uint64_t times_ns;   /* samples have times for so long; then windows of 10 minutes; 6 h */
+	uint64_t threads_ns; /* and threads for so long; then windows of 1 hour; 2 days */
+	uint64_t age_ns;     /* then windows are deleted; 30 days */
+	uint64_t bytes;	     /* of the database: beyond, the oldest windows are deleted; 4 GiB */
+};
+
+/* Give the limits that the history has. Errors are reported. */
+int history_get_limits(struct history *h, struct history_limits *out);
+/*
+ * Set the limits that history_get_limits gives from now on. -EINVAL: times are kept longer than
+ * threads, or threads longer than windows; other errors are reported.
+ */
+int history_set_limits(struct history *h, const struct history_limits *limits);
+
+/*
+ * Do a bounded piece of what keeps a history within limits: merge windows, which loses no sums, delete
+ * old ones, delete stacks and names that no window refers to, and return space to the file system. now_ns:
+ * the time, since 1970. Return 1 if there may be more to do, 0 if there is not, or a negative code; errors
+ * are reported. The history must be open to be written.
+ */
+int history_keep(struct history *h, const struct history_limits *limits, uint64_t now_ns);
 
 #endif

@@ -3,6 +3,8 @@
 #define AGENT_HISTORY_HISTORY_INTERNAL_H
 
 #include "agent/history/history.h"
+#include "agent/history/history_nodes.h"
+#include "agent/history/samples.h"
 #include "agent/store/db.h"
 
 extern const struct db_kind history_kind;
@@ -25,7 +27,7 @@ enum history_statement {
 	ADD_WINDOW,
 	ADD_COUNTER,
 	READ_WINDOWS,
-	READ_NODE,
+	READ_NODES,
 	READ_FRAME,
 	READ_MODULE,
 	READ_FUNCTION,
@@ -35,19 +37,74 @@ enum history_statement {
 	READ_LABEL,
 	READ_COUNTERS,
 	READ_NEWEST,
+	READ_SETTING,
+	SET_SETTING,
+	DELETE_SETTING,
+	FIRST_END,
+	DELETE_WINDOWS,
+	DELETE_WINDOW,
+	WINDOW_BYTES,
+	WINDOW_SIZES,
+	USED_BYTES,
+	UNUSED_PAGES,
+	ALL_PAGES,
+	FIRST_BELOW,
+	MERGE_WINDOWS,
+	MERGE_COUNTERS,
+	LAST_NODE,
+	SWEEP_WINDOWS,
+	SWEEP_NODES,
+	SWEEP_NEW_NODES,
+	SWEEP_FRAMES,
+	SWEEP_MODULES,
+	SWEEP_FUNCTIONS,
+	SWEEP_LABELS,
+	SWEEP_NODE,
+	SWEEP_FRAME,
+	SWEEP_MODULE,
+	SWEEP_FUNCTION,
+	SWEEP_LABEL,
 	HISTORY_STATEMENTS
 };
+
+/* Settings beside the limits. */
+#define HISTORY_UNSWEPT "unswept"  /* windows were deleted since the last sweep began */
+#define HISTORY_SWEPT	"swept_ns" /* when the last sweep ended, since 1970 */
+
+struct history_sweep;
 
 struct history {
 	sqlite3 *db;
 	char *path;
 	sqlite3_stmt *statements[HISTORY_STATEMENTS];
 	char type[64], unit[64]; /* of the last scan */
+	struct history_nodes nodes;
+	struct history_sweep *sweep; /* NULL: none is going on */
+	uint64_t step_ns;	     /* how long a step of it may take */
+	int64_t delete_before_ns;    /* windows that ended before it go because space is needed */
 };
 
 /* Return the prepared statement, ready for binding. On failure return NULL and set *err. */
 sqlite3_stmt *history_statement(struct history *h, enum history_statement which, int *err);
 /* Report what a step could not do, unless it is 0. Return err. */
 int history_failed(const struct history *h, const char *doing, int err);
+
+/* End a transaction: undo it if err is negative. Return err, or why it could not be committed. */
+int history_end(struct history *h, int err);
+
+/* Give the number that a statement without parameters gives. -ENOENT: it gives none. */
+int history_value(struct history *h, enum history_statement which, int64_t *out);
+/* Give a setting that is a number. It is left as it was if it is not set. */
+int history_number(struct history *h, const char *name, int64_t *out);
+/* 0: it is not set. */
+int history_set_number(struct history *h, const char *name, int64_t value);
+
+/* A row of the table windows. */
+struct history_row {
+	int64_t start_ns, end_ns, level, n_samples;
+	const struct history_bytes *samples;
+};
+
+int history_add_window(struct history *h, const struct history_row *row, int64_t *id);
 
 #endif

@@ -11,11 +11,14 @@
 
 enum { HISTORY_TYPES = 1024 }; /* sample types that a history can have */
 
+/* More nodes than these are not cached from one call to the next: 64 MiB. */
+enum { CACHED_CHUNKS = 4194304 / NODES_IN_CHUNK };
+
 /* A row whose contents are in the profile already. */
 struct loaded {
 	int64_t row;
-	uint32_t index;	 /* in the profile; of a node: of its location */
-	uint32_t parent; /* of a node: index in nodes; UW_HASH_NONE: outermost */
+	uint32_t index; /* in the profile; of labels: of their first in label_ids */
+	uint32_t n;	/* of labels */
 };
 
 struct loaded_rows {
@@ -24,11 +27,16 @@ struct loaded_rows {
 	struct uw_hash_index by_row;
 };
 
+/* What is known of a node. */
+struct node_use {
+	uint32_t sum;	   /* index + 1, of samples without labels and times; 0: none */
+	uint32_t location; /* in the profile, + 1; 0: not loaded */
+};
+
 /* Samples that are counted together. */
 struct sum {
 	uint64_t labels, node, time_ns;
 	uint32_t pid, tid;
-	size_t first_value; /* in values */
 };
 
 struct reading {
@@ -43,8 +51,14 @@ struct reading {
 	int64_t *values; /* n_types of the profile for each sum */
 	size_t room_values;
 	struct uw_hash_index by_sum;
-	struct loaded_rows nodes, frames, modules, functions;
-	uint32_t *ids; /* of one sample */
+	uint32_t sum_without_frames; /* index + 1 */
+	struct node_use **uses;	     /* by chunk of nodes */
+	size_t n_uses;
+	struct loaded_rows frames, modules, functions, labels;
+	uint32_t *label_ids; /* of all rows in labels */
+	size_t n_label_ids, room_label_ids;
+	struct stacks_label pid, tid, time; /* without their numbers */
+	uint32_t *ids;			    /* of one sample */
 	size_t room_ids;
 	struct stacks_line *lines; /* of one location */
 	size_t room_lines;
@@ -147,6 +161,7 @@ static int load_function(struct reading *r, int64_t row, uint32_t *index)
 	f.system_name = text_column(r, stmt, 1);
 	f.file = text_column(r, stmt, 2);
 	f.start_line = sqlite3_column_int64(stmt, 3);
+	f.placed = sqlite3_column_int64(stmt, 4);
 	db_release(stmt);
 	*index = f.name && f.system_name && f.file ? stacks_function(r->s, &f) : UW_HASH_NONE;
 	if (*index == UW_HASH_NONE)
@@ -210,54 +225,51 @@ static int load_frame(struct reading *r, int64_t row, uint32_t *index)
 	return keep_row(&r->frames, &(struct loaded){ .row = row, .index = *index });
 }
 
-/*
- * Load a node, and its callers first. A parent's id is below its child's, so this ends even if the
- * database is damaged.
- */
-static int load_node(struct reading *r, int64_t row, uint32_t *out)
+/* Find a node, and what is known of it. Both are borrowed until the next call. */
+static int find_node(struct reading *r, int64_t row, const struct history_node **node,
+		     struct node_use **use)
 {
-	int64_t *missing = NULL, parent;
-	size_t n = 0, room = 0;
-	uint32_t last = UW_HASH_NONE;
+	struct history_place place;
+	size_t before = r->n_uses;
+	int err = history_node(r->h, row, node, &place);
+
+	if (!err)
+		err = array_reserve(r->uses, place.chunk + 1, r->n_uses);
+	if (err)
+		return err;
+	if (r->n_uses > before)
+		memset(r->uses + before, 0, (r->n_uses - before) * sizeof(*r->uses));
+	if (!r->uses[place.chunk])
+		r->uses[place.chunk] = calloc(NODES_IN_CHUNK, sizeof(**r->uses));
+	if (!r->uses[place.chunk])
+		return -ENOMEM;
+	*use = &r->uses[place.chunk][place.at];
+	return 0;
+}
+
+/*
+ * Put the locations of a stack into r->ids, innermost first. A parent's id is below its child's, so
+ * this ends even if the database is damaged.
+ */
+static int load_stack(struct reading *r, int64_t row, uint32_t *n)
+{
+	const struct history_node *node;
 	int err = 0;
 
-	for (parent = row; parent && !err;) {
-		const struct loaded *known = find_row(&r->nodes, parent);
-		sqlite3_stmt *stmt;
-		int64_t up;
+	for (; row && !err; row = err ? 0 : node->parent) {
+		struct node_use *use;
+		uint32_t location;
 
-		if (known) {
-			last = (uint32_t)(known - r->nodes.rows);
-			break;
+		err = find_node(r, row, &node, &use);
+		if (!err && !use->location) {
+			err = load_frame(r, node->frame, &location);
+			use->location = err ? 0 : location + 1;
 		}
-		err = array_grow(missing, n, room);
 		if (!err)
-			err = read_row(r, READ_NODE, parent, &stmt);
-		if (err)
-			break;
-		missing[n++] = parent;
-		up = sqlite3_column_int64(stmt, 0);
-		db_release(stmt);
-		err = up >= parent || up < 0 ? -EBADMSG : 0;
-		parent = up;
-	}
-	while (n-- && !err) {
-		struct loaded new = { .row = missing[n], .parent = last };
-		sqlite3_stmt *stmt;
-		int64_t frame;
-
-		err = read_row(r, READ_NODE, missing[n], &stmt);
-		if (err)
-			break;
-		frame = sqlite3_column_int64(stmt, 1);
-		db_release(stmt);
-		err = load_frame(r, frame, &new.index);
-		last = (uint32_t)r->nodes.n;
+			err = array_grow(r->ids, *n, r->room_ids);
 		if (!err)
-			err = keep_row(&r->nodes, &new);
+			r->ids[(*n)++] = use->location - 1;
 	}
-	free(missing);
-	*out = last;
 	return err;
 }
 
@@ -269,35 +281,71 @@ static bool is_sum(const struct sum *s, const struct sum *key)
 	       s->tid == key->tid && s->time_ns == key->time_ns;
 }
 
-static int add_sum(struct reading *r, const struct sum *key, uint32_t *out)
+static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
+{
+	size_t n_types = r->s->n_types;
+	int err = r->n_sums < UW_HASH_NONE - 1 ? array_grow(r->sums, r->n_sums, r->room_sums)
+					       : -EFBIG;
+
+	if (!err)
+		err = array_reserve(r->values, (r->n_sums + 1) * n_types, r->room_values);
+	if (err)
+		return err;
+	*out = (uint32_t)r->n_sums++;
+	r->sums[*out] = *key;
+	for (size_t i = 0; i < n_types; i++)
+		r->values[*out * n_types + i] = 0;
+	return 0;
+}
+
+/* Find or add the sum of samples of which only the stacks matter. */
+static int sum_of_stack(struct reading *r, const struct sum *key, uint32_t *out)
+{
+	const struct history_node *node;
+	struct node_use none = { .sum = r->sum_without_frames }, *use = &none;
+	int err = key->node ? find_node(r, (int64_t)key->node, &node, &use) : 0;
+
+	if (!err && !use->sum) {
+		err = new_sum(r, key, out);
+		use->sum = err ? 0 : *out + 1;
+	}
+	if (err)
+		return err;
+	*out = use->sum - 1;
+	r->sum_without_frames = key->node ? r->sum_without_frames : none.sum;
+	return 0;
+}
+
+static int sum_of_all(struct reading *r, const struct sum *key, uint32_t *out)
 {
 	uint64_t hash = hash_u64(hash_u64(hash_u64(key->node, key->labels), key->time_ns),
 				 (uint64_t)key->pid << 32 | key->tid);
-	size_t n_types = r->s->n_types;
 	int err;
 
 	*out = UW_HASH_FIND(i, &r->by_sum, hash, is_sum(&r->sums[i], key));
 	if (*out != UW_HASH_NONE)
 		return 0;
-	err = array_grow(r->sums, r->n_sums, r->room_sums);
-	if (!err)
-		err = array_reserve(r->values, (r->n_sums + 1) * n_types, r->room_values);
-	if (!err)
-		err = uw_hash_add(&r->by_sum, hash, (uint32_t)r->n_sums);
-	if (err)
-		return err;
-	*out = (uint32_t)r->n_sums++;
-	r->sums[*out] = *key;
-	r->sums[*out].first_value = *out * n_types;
-	memset(r->values + r->sums[*out].first_value, 0, n_types * sizeof(*r->values));
-	return 0;
+	err = new_sum(r, key, out);
+	return err ? err : uw_hash_add(&r->by_sum, hash, *out);
 }
 
-/* Add n of the group's n_all samples, as a share of its values, to those that are counted together. */
-static int add_share(struct reading *r, const struct history_sample *g, uint64_t n, uint64_t n_all,
-		     uint64_t time_ns)
+/* Those of a group's samples, in the order of their times, that are counted. */
+struct share {
+	uint64_t from, to, n; /* to is not included; n is how many the group has */
+	uint64_t time_ns;     /* 0: times do not matter */
+};
+
+/* Return how much of a value belongs to a share. All shares of a group give the value. */
+static int64_t part_of(int64_t value, const struct share *s)
 {
-	struct sum key = { .node = g->node, .time_ns = time_ns };
+	if (s->to - s->from == s->n)
+		return value;
+	return (int64_t)((__int128)value * s->to / s->n - (__int128)value * s->from / s->n);
+}
+
+static int add_share(struct reading *r, const struct history_sample *g, const struct share *share)
+{
+	struct sum key = { .node = g->node, .time_ns = share->time_ns };
 	uint32_t at;
 	int err;
 
@@ -306,7 +354,7 @@ static int add_share(struct reading *r, const struct history_sample *g, uint64_t
 		key.pid = g->pid;
 		key.tid = g->tid;
 	}
-	err = add_sum(r, &key, &at);
+	err = r->q->labels || r->q->times ? sum_of_all(r, &key, &at) : sum_of_stack(r, &key, &at);
 	if (err)
 		return err;
 	for (uint32_t i = 0; i < g->n_values; i++) {
@@ -315,66 +363,90 @@ static int add_share(struct reading *r, const struct history_sample *g, uint64_t
 
 		if (v->type >= r->n_types || !r->type_of[v->type])
 			return -EBADMSG;
-		to = &r->values[r->sums[at].first_value + (size_t)r->type_of[v->type] - 1];
-		*to = stacks_sum(*to, n == n_all ? v->value
-						 : (int64_t)((__int128)v->value * (int64_t)n /
-							     (int64_t)n_all));
+		to = &r->values[at * r->s->n_types + (size_t)r->type_of[v->type] - 1];
+		*to = stacks_sum(*to, part_of(v->value, share));
 	}
 	return 0;
 }
 
-/* Add the samples of a group that lie in the range of time. */
-static int add_group(struct reading *r, struct history_group *g, uint64_t start_ns)
+/* A window whose samples are added. */
+struct window {
+	uint64_t start_ns, end_ns;
+	bool whole; /* it lies in the range of time */
+};
+
+/* Add those of a group's samples that lie in the range of time, all together or each. */
+static int add_times(struct reading *r, const struct window *w, struct history_group *g)
 {
-	uint64_t n = 0, time_ns;
+	struct share share = { .n = g->n_times };
+	uint64_t time_ns;
 	int err = 0;
 
-	if (!g->n_times) /* it was merged */
-		return add_share(r, &g->sample, 1, 1, r->q->times ? start_ns : 0);
-	while (!err && samples_time(g, &time_ns)) {
-		time_ns += start_ns;
+	for (uint64_t i = 0; !err && samples_time(g, &time_ns); i++) {
+		/* Clocks of CPUs differ a little: a sample may seem to be of just after its window. */
+		time_ns = w->end_ns > w->start_ns && time_ns < w->end_ns - w->start_ns
+				  ? w->start_ns + time_ns
+				  : w->end_ns - 1;
 		if (time_ns < r->q->from_ns || time_ns >= r->q->to_ns)
 			continue;
-		n++;
+		if (!share.to || r->q->times)
+			share.from = i;
+		share.to = i + 1;
+		share.time_ns = r->q->times ? time_ns : 0;
+		r->found->n_samples++;
 		if (r->q->times)
-			err = add_share(r, &g->sample, 1, g->n_times, time_ns);
+			err = add_share(r, g->sample, &share);
 	}
-	r->found->n_samples += n;
-	return err || !n || r->q->times ? err : add_share(r, &g->sample, n, g->n_times, 0);
+	return err || r->q->times || !share.to ? err : add_share(r, g->sample, &share);
 }
 
-static int add_window(struct reading *r, sqlite3_stmt *window)
+static int add_group(struct reading *r, const struct window *w, struct history_group *g)
 {
-	uint64_t start_ns = (uint64_t)sqlite3_column_int64(window, 0);
-	uint64_t end_ns = (uint64_t)sqlite3_column_int64(window, 1);
+	struct share all = { .to = 1, .n = 1, .time_ns = r->q->times ? w->start_ns : 0 };
+
+	if (g->n_times && (!w->whole || r->q->times))
+		return add_times(r, w, g);
+	r->found->n_samples += g->n_times;
+	return add_share(r, g->sample, &all);
+}
+
+static int add_window(struct reading *r, sqlite3_stmt *stmt)
+{
+	struct window w = { .start_ns = (uint64_t)sqlite3_column_int64(stmt, 0),
+			    .end_ns = (uint64_t)sqlite3_column_int64(stmt, 1) };
 	struct samples_reader reader;
 	struct history_group group;
-	int err = samples_open(sqlite3_column_blob(window, 3),
-			       (size_t)sqlite3_column_bytes(window, 3), &reader);
+	int err = samples_open(sqlite3_column_blob(stmt, 3), (size_t)sqlite3_column_bytes(stmt, 3),
+			       &reader);
 
 	if (err)
 		return err;
+	w.whole = w.start_ns >= r->q->from_ns && w.end_ns <= r->q->to_ns;
 	if (reader.level != HISTORY_TIMES) {
-		if (start_ns < r->q->from_ns)
+		if (w.start_ns < r->q->from_ns)
 			return 0;
-		r->found->n_samples += (uint64_t)sqlite3_column_int64(window, 2);
+		r->found->n_samples += (uint64_t)sqlite3_column_int64(stmt, 2);
 	}
-	if (!r->found->n_windows++)
-		r->found->start_ns = start_ns > r->q->from_ns ? start_ns : r->q->from_ns;
+	if (!r->found->n_windows++ || w.start_ns < r->found->start_ns)
+		r->found->start_ns = w.start_ns > r->q->from_ns ? w.start_ns : r->q->from_ns;
 	r->found->end_ns =
-		reader.level == HISTORY_TIMES && end_ns > r->q->to_ns ? r->q->to_ns : end_ns;
+		reader.level == HISTORY_TIMES && w.end_ns > r->q->to_ns ? r->q->to_ns : w.end_ns;
 	while ((err = samples_next(&reader, &group)) == 1) {
-		err = add_group(r, &group, start_ns);
+		err = add_group(r, &w, &group);
 		if (err)
 			break;
 	}
 	return err;
 }
 
+static int64_t sql_time(uint64_t ns)
+{
+	return ns > INT64_MAX ? INT64_MAX : (int64_t)ns;
+}
+
 static int read_windows(struct reading *r)
 {
-	const int64_t range[] = { (int64_t)r->q->from_ns,
-				  r->q->to_ns > INT64_MAX ? INT64_MAX : (int64_t)r->q->to_ns };
+	const int64_t range[] = { sql_time(r->q->from_ns), sql_time(r->q->to_ns) };
 	int err;
 	sqlite3_stmt *stmt = history_statement(r->h, READ_WINDOWS, &err);
 
@@ -390,7 +462,7 @@ static int read_windows(struct reading *r)
 	return err;
 }
 
-/* ---- the profile ------------------------------------------------------------------------- */
+/* ---- types ------------------------------------------------------------------------------- */
 
 /* Let the profile have all sample types of the history, in any order if it has some already. */
 static int take_types(struct reading *r, const struct stacks_type *types, const int64_t *rows,
@@ -437,72 +509,119 @@ static int read_types(struct reading *r)
 	return err ? err : take_types(r, types, rows, n);
 }
 
-/* Keep a label of the profile. */
-static int keep_label(struct reading *r, const char *key, const char *text, int64_t value,
-		      const char *unit, uint32_t *n)
-{
-	struct stacks_label l = { .key = stacks_text(r->s, key),
-				  .text = text ? stacks_text(r->s, text) : NULL,
-				  .unit = stacks_text(r->s, unit),
-				  .number = value };
-	int err = array_grow(r->ids, *n, r->room_ids);
+/* ---- labels ------------------------------------------------------------------------------ */
 
-	if (err || !l.key || (text && !l.text) || !l.unit)
-		return -ENOMEM;
-	r->ids[*n] = stacks_keep_label(r->s, &l);
-	return r->ids[(*n)++] == UW_HASH_NONE ? -ENOMEM : 0;
+/* Prepare the labels that have columns of their own. */
+static int make_labels(struct reading *r)
+{
+	r->pid.key = r->pid.unit = stacks_text(r->s, "pid");
+	r->tid.key = r->tid.unit = stacks_text(r->s, "tid");
+	r->time.key = stacks_text(r->s, HISTORY_TIME_LABEL);
+	r->time.unit = stacks_text(r->s, "nanoseconds");
+	return r->pid.key && r->tid.key && r->time.key && r->time.unit ? 0 : -ENOMEM;
 }
 
-/* Put the labels of a sum behind the n ids that there are. */
-static int read_labels(struct reading *r, const struct sum *sum, uint32_t *n)
+/* Add a label's index to an array of n. */
+static int keep_label(struct reading *r, const struct stacks_label *label, uint32_t **ids, size_t n,
+		      size_t *room)
 {
-	int err = 0;
-	sqlite3_stmt *stmt;
+	int err = array_grow(*ids, n, *room);
 
-	if (r->q->times)
-		err = keep_label(r, HISTORY_TIME_LABEL, NULL, (int64_t)sum->time_ns, "nanoseconds",
-				 n);
-	if (!err && sum->pid)
-		err = keep_label(r, "pid", NULL, sum->pid, "pid", n);
-	if (!err && sum->tid)
-		err = keep_label(r, "tid", NULL, sum->tid, "tid", n);
-	if (err || !sum->labels)
+	if (err)
 		return err;
+	(*ids)[n] = stacks_keep_label(r->s, label);
+	return (*ids)[n] == UW_HASH_NONE ? -ENOMEM : 0;
+}
+
+/* Read one label of a row in labels. */
+static int read_label(struct reading *r, sqlite3_stmt *stmt)
+{
+	bool text = sqlite3_column_type(stmt, 1) == SQLITE_TEXT;
+	struct stacks_label l = { .key = text_column(r, stmt, 0),
+				  .text = text ? text_column(r, stmt, 1) : NULL,
+				  .number = text ? 0 : sqlite3_column_int64(stmt, 1) };
+	int err = !l.key || (text && !l.text) ? -ENOMEM : 0;
+
+	if (!err)
+		err = keep_label(r, &l, &r->label_ids, r->n_label_ids, &r->room_label_ids);
+	r->n_label_ids += !err;
+	return err;
+}
+
+static int load_labels(struct reading *r, int64_t row, struct loaded *out)
+{
+	const struct loaded *known = find_row(&r->labels, row);
+	struct loaded new = { .row = row, .index = (uint32_t)r->n_label_ids };
+	sqlite3_stmt *stmt;
+	int err;
+
+	if (known) {
+		*out = *known;
+		return 0;
+	}
 	stmt = history_statement(r->h, READ_LABELS, &err);
 	if (!stmt)
 		return err;
-	(void)sqlite3_bind_int64(stmt, 1, (int64_t)sum->labels);
+	(void)sqlite3_bind_int64(stmt, 1, row);
 	while ((err = db_step(stmt)) == 1) {
-		bool text = sqlite3_column_type(stmt, 1) == SQLITE_TEXT;
-
-		err = keep_label(r, (const char *)sqlite3_column_text(stmt, 0),
-				 text ? (const char *)sqlite3_column_text(stmt, 1) : NULL,
-				 sqlite3_column_int64(stmt, 1), "", n);
+		err = read_label(r, stmt);
 		if (err)
 			break;
 	}
 	db_release(stmt);
+	new.n = (uint32_t)r->n_label_ids - new.index;
+	*out = new;
+	return err ? err : keep_row(&r->labels, &new);
+}
+
+/* Put a label with a number behind the n ids that there are. */
+static int put_number(struct reading *r, const struct stacks_label *label, uint64_t number,
+		      uint32_t *n)
+{
+	struct stacks_label l = *label;
+	int err;
+
+	l.number = (int64_t)number;
+	err = number ? keep_label(r, &l, &r->ids, *n, &r->room_ids) : 0;
+	*n += number && !err;
 	return err;
 }
 
-static int add_sample(struct reading *r, const struct sum *sum)
+/* Put the labels of a sum behind the n ids that there are. */
+static int put_labels(struct reading *r, const struct sum *sum, uint32_t *n)
 {
-	struct stacks_sample to = { .base = r->q->base };
-	uint32_t node = UW_HASH_NONE, n = 0;
-	int err = sum->node ? load_node(r, (int64_t)sum->node, &node) : 0;
+	struct loaded labels = { .n = 0 };
+	int err = put_number(r, &r->time, sum->time_ns, n);
 
-	for (; !err && node != UW_HASH_NONE; node = r->nodes.rows[node].parent) {
-		err = array_grow(r->ids, n, r->room_ids);
-		if (!err)
-			r->ids[n++] = r->nodes.rows[node].index;
-	}
+	if (!err)
+		err = put_number(r, &r->pid, sum->pid, n);
+	if (!err)
+		err = put_number(r, &r->tid, sum->tid, n);
+	if (!err && sum->labels)
+		err = load_labels(r, (int64_t)sum->labels, &labels);
+	if (!err)
+		err = array_reserve(r->ids, (size_t)*n + labels.n, r->room_ids);
+	for (uint32_t i = 0; !err && i < labels.n; i++)
+		r->ids[(*n)++] = r->label_ids[labels.index + i];
+	return err;
+}
+
+/* ---- the profile ------------------------------------------------------------------------- */
+
+static int add_sample(struct reading *r, size_t index)
+{
+	const struct sum *sum = &r->sums[index];
+	struct stacks_sample to = { .base = r->q->base };
+	uint32_t n = 0;
+	int err = load_stack(r, (int64_t)sum->node, &n);
+
 	to.n_locations = n;
 	if (!err)
-		err = read_labels(r, sum, &n);
+		err = put_labels(r, sum, &n);
 	to.n_labels = n - to.n_locations;
 	return err ? err
 		   : stacks_add(r->s, &to, r->ids, r->ids + to.n_locations,
-				r->values + sum->first_value);
+				r->values + index * r->s->n_types);
 }
 
 static void fini(struct reading *r)
@@ -511,12 +630,18 @@ static void fini(struct reading *r)
 	free(r->sums);
 	free(r->values);
 	uw_hash_fini(&r->by_sum);
-	free_rows(&r->nodes);
+	for (size_t i = 0; i < r->n_uses; i++)
+		free(r->uses[i]);
+	free(r->uses);
 	free_rows(&r->frames);
 	free_rows(&r->modules);
 	free_rows(&r->functions);
+	free_rows(&r->labels);
+	free(r->label_ids);
 	free(r->ids);
 	free(r->lines);
+	if (r->h->nodes.n_chunks > CACHED_CHUNKS)
+		history_nodes_clear(&r->h->nodes);
 }
 
 int history_read(struct history *h, const struct history_query *query, struct stacks *stacks,
@@ -529,11 +654,13 @@ int history_read(struct history *h, const struct history_query *query, struct st
 	/* One transaction: names and stacks that windows refer to are there. */
 	err = db_exec(h->db, "BEGIN");
 	if (!err) {
-		err = read_types(&r);
+		err = make_labels(&r);
+		if (!err)
+			err = read_types(&r);
 		if (!err)
 			err = read_windows(&r);
 		for (size_t i = 0; !err && i < r.n_sums; i++)
-			err = add_sample(&r, &r.sums[i]);
+			err = add_sample(&r, i);
 		if (!err && found->n_windows && !query->base)
 			stacks_add_time(stacks, (int64_t)found->start_ns,
 					(int64_t)(found->end_ns - found->start_ns), 0);

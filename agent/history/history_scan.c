@@ -35,17 +35,17 @@ static int scan_group(const struct scanning *s, struct history_group *g, uint64_
 {
 	struct history_point p = { .start_ns = start_ns,
 				   .end_ns = end_ns,
-				   .labels = g->sample.labels,
-				   .node = g->sample.node,
-				   .pid = g->sample.pid,
-				   .tid = g->sample.tid,
+				   .labels = g->sample->labels,
+				   .node = g->sample->node,
+				   .pid = g->sample->pid,
+				   .tid = g->sample->tid,
 				   .n = 1,
-				   .value = value_of(&g->sample, s->type) };
+				   .value = value_of(g->sample, s->type) };
 	uint64_t time_ns;
 	int err = 0;
 
 	if (!g->n_times) {
-		p.n = (uint64_t)value_of(&g->sample, s->count_type);
+		p.n = (uint64_t)value_of(g->sample, s->count_type);
 		return s->fn(s->ctx, &p);
 	}
 	p.value /= (int64_t)g->n_times;

@@ -7,6 +7,7 @@
 #include "agent/history/samples.h"
 
 #include <errno.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,24 @@ static int module_id(struct adding *a, uint32_t index, int64_t *id)
 	return err;
 }
 
+/* Texts come from anybody: they cannot be chosen so that many functions have one hash. */
+static int64_t function_hash(const struct stacks_function *f)
+{
+	const struct {
+		int64_t start_line, placed;
+	} rest = { f->start_line, f->placed };
+	struct sha256_ctx ctx;
+	int64_t hash;
+
+	sha256_init(&ctx);
+	sha256_update(&ctx, strlen(f->name) + 1, (const uint8_t *)f->name);
+	sha256_update(&ctx, strlen(f->system_name) + 1, (const uint8_t *)f->system_name);
+	sha256_update(&ctx, strlen(f->file) + 1, (const uint8_t *)f->file);
+	sha256_update(&ctx, sizeof(rest), (const uint8_t *)&rest);
+	sha256_digest(&ctx, sizeof(hash), (uint8_t *)&hash);
+	return hash;
+}
+
 static void bind_function(sqlite3_stmt *stmt, const void *ctx)
 {
 	const struct stacks_function *f = ctx;
@@ -154,8 +173,9 @@ static void bind_function(sqlite3_stmt *stmt, const void *ctx)
 	bind_text(stmt, 1, f->name);
 	bind_text(stmt, 2, f->file);
 	(void)sqlite3_bind_int64(stmt, 3, f->start_line);
-	bind_text(stmt, 4, f->system_name);
+	bind_text(stmt, 4, strcmp(f->system_name, f->name) ? f->system_name : "");
 	(void)sqlite3_bind_int64(stmt, 5, f->placed);
+	(void)sqlite3_bind_int64(stmt, 6, function_hash(f));
 }
 
 static int function_id(struct adding *a, uint32_t index, int64_t *id)
@@ -489,19 +509,16 @@ static int add_counters(struct adding *a, int64_t window, const struct history_w
 static int add_window(struct adding *a, const struct history_window *w)
 {
 	struct history_bytes packed = { .bytes = NULL };
-	size_t n = a->n_samples;
-	int err = samples_pack(a->samples, n, HISTORY_TIMES, &packed);
-	sqlite3_stmt *stmt = err ? NULL : history_statement(a->h, ADD_WINDOW, &err);
+	struct history_row row = { .start_ns = number(w->start_ns),
+				   .end_ns = number(w->end_ns),
+				   .level = HISTORY_TIMES,
+				   .n_samples = (int64_t)a->n_samples,
+				   .samples = &packed };
+	int err = samples_pack(a->samples, a->n_samples, HISTORY_TIMES, &packed);
 	int64_t id = 0;
 
-	if (stmt) {
-		db_bind_numbers(stmt,
-				(const int64_t[]){ number(w->start_ns), number(w->end_ns),
-						   HISTORY_TIMES, (int64_t)n },
-				4);
-		db_bind_bytes(stmt, 5, packed.bytes, packed.size);
-		err = insert(a, stmt, &id);
-	}
+	if (!err)
+		err = history_add_window(a->h, &row, &id);
 	free(packed.bytes);
 	return err ? err : add_counters(a, id, w);
 }
@@ -531,20 +548,13 @@ int history_add(struct history *h, const struct stacks *stacks, const struct his
 
 	if (!err)
 		err = db_exec(h->db, "BEGIN IMMEDIATE");
-	if (!err) {
+	if (!err)
 		err = add_types(&a);
-		if (!err)
-			err = add_samples(&a);
-		if (!err)
-			err = add_window(&a, w);
-		if (!err)
-			err = db_exec(h->db, "COMMIT");
-		(void)history_failed(h, "add a window", err);
-		if (err && !sqlite3_get_autocommit(h->db))
-			(void)db_exec(h->db, "ROLLBACK");
-	} else {
-		(void)history_failed(h, "add a window", err);
-	}
+	if (!err)
+		err = add_samples(&a);
+	if (!err)
+		err = add_window(&a, w);
+	err = history_failed(h, "add a window", history_end(h, err));
 	fini(&a);
 	return err;
 }

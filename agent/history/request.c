@@ -1,6 +1,7 @@
 /* agent/history/request.c: sends windows to the process that writes the history, and serves there. */
 #include "agent/history/request.h"
 
+#include "agent/clock.h"
 #include "agent/log.h"
 #include "agent/role/channel.h"
 #include "agent/role/message.h"
@@ -36,6 +37,15 @@ static int add(struct history *h, int fd, const struct history_window *window)
 		err = history_add(h, stacks, window);
 	stacks_free(stacks);
 	return err;
+}
+
+/* Do a piece of what keeps the history within its limits. Return whether there may be more to do. */
+static bool keep(struct history *h)
+{
+	struct history_limits limits;
+
+	return !history_get_limits(h, &limits) &&
+	       history_keep(h, &limits, clock_ns(CLOCK_REALTIME)) == 1;
 }
 
 /* ---- asking ------------------------------------------------------------------------------ */
@@ -80,6 +90,8 @@ int history_put(const char *path, int fd, const struct history_window *window)
 	if (err)
 		return err;
 	err = add(h, fd, window);
+	while (!err && keep(h))
+		;
 	history_close(h);
 	return err;
 }
@@ -113,6 +125,15 @@ static void answer(void *ctx, struct message *request, struct message *reply)
 	message_number(reply, (uint64_t)(int64_t)err);
 }
 
+/* Between windows, keep the history within its limits, piece by piece. */
+static void serve(struct channels *channels, struct history *h)
+{
+	bool more = false;
+
+	while (!channels_answer_next(channels, more ? 0 : -1, answer, h))
+		more = keep(h);
+}
+
 void history_serve(struct channels *channels, const char *path)
 {
 	struct history *h;
@@ -124,7 +145,6 @@ void history_serve(struct channels *channels, const char *path)
 	if (err)
 		log_error("the history: giving up rights: %s", strerror(-err));
 	else
-		while (!channels_answer_next(channels, -1, answer, h))
-			;
+		serve(channels, h);
 	history_close(h);
 }

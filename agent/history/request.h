@@ -19,7 +19,8 @@ void history_ask(struct channels *channels);
 
 /*
  * Add a window whose samples are the pprof profile in the file fd. Without history_ask this process adds
- * it to the database at path. Errors are reported, here or in the other process.
+ * it to the database at path. The process that adds windows also keeps the history within its limits
+ * (history_keep). Errors are reported, here or in the other process.
  */
 int history_put(const char *path, int fd, const struct history_window *window);
 

@@ -1,4 +1,4 @@
-/* agent/history/samples.c: packs and reads the samples of a window. */
+/* agent/history/samples.c: packs, reads and merges the samples of windows. */
 #include "agent/history/samples.h"
 
 #include "agent/array.h"
@@ -82,6 +82,36 @@ static bool add_values(struct history_sample *to, const struct history_sample *f
 	return true;
 }
 
+/* Return whether two samples have values of the same types, in the same order. */
+static bool same_types(const struct history_sample *a, const struct history_sample *b)
+{
+	if (a->n_values != b->n_values)
+		return false;
+	for (uint32_t i = 0; i < a->n_values; i++)
+		if (a->values[i].type != b->values[i].type)
+			return false;
+	return true;
+}
+
+static void put_values(struct history_bytes *b, const struct history_sample *before,
+		       const struct history_sample *sum, int *err)
+{
+	bool same = same_types(before, sum);
+
+	history_put_uleb(b, same ? 0 : sum->n_values + 1, err);
+	for (uint32_t i = 0; i < sum->n_values && !same; i++)
+		history_put_uleb(b, sum->values[i].type, err);
+	/* Differences may overflow; they do again when they are read. */
+	for (uint32_t i = 0; i < sum->n_values; i++) {
+		const struct history_value *v = &sum->values[i];
+		uint64_t last = i < before->n_values && before->values[i].type == v->type
+					? (uint64_t)before->values[i].value
+					: 0;
+
+		put_sleb(b, (int64_t)((uint64_t)v->value - last), err);
+	}
+}
+
 /* Pack a group whose sum is in *sum; its n samples are needed for their times. */
 static void put_group(struct history_bytes *b, const struct history_sample *before,
 		      const struct history_sample *sum, const struct history_sample *samples,
@@ -93,11 +123,7 @@ static void put_group(struct history_bytes *b, const struct history_sample *befo
 	put_sleb(b, (int64_t)sum->pid - before->pid, err);
 	put_sleb(b, (int64_t)sum->tid - before->tid, err);
 	put_sleb(b, (int64_t)(sum->node - before->node), err);
-	history_put_uleb(b, sum->n_values, err);
-	for (uint32_t i = 0; i < sum->n_values; i++) {
-		history_put_uleb(b, sum->values[i].type, err);
-		put_sleb(b, sum->values[i].value, err);
-	}
+	put_values(b, before, sum, err);
 	if (level != HISTORY_TIMES)
 		return;
 	history_put_uleb(b, n, err);
@@ -107,6 +133,13 @@ static void put_group(struct history_bytes *b, const struct history_sample *befo
 		history_put_uleb(b, time - last, err);
 		last = time;
 	}
+}
+
+static void put_header(struct history_bytes *out, enum history_level level, int *err)
+{
+	out->size = 0;
+	history_put_uleb(out, WINDOW_BLOB_VERSION, err);
+	history_put_uleb(out, level, err);
 }
 
 int samples_pack(struct history_sample *samples, size_t n, enum history_level level,
@@ -119,9 +152,7 @@ int samples_pack(struct history_sample *samples, size_t n, enum history_level le
 		samples[i].pid = samples[i].tid = 0;
 	if (n)
 		qsort(samples, n, sizeof(*samples), compare);
-	out->size = 0;
-	history_put_uleb(out, WINDOW_BLOB_VERSION, &err);
-	history_put_uleb(out, level, &err);
+	put_header(out, level, &err);
 	for (size_t i = 0, end; i < n && !err; i = end) {
 		struct history_sample sum = samples[i];
 
@@ -129,7 +160,7 @@ int samples_pack(struct history_sample *samples, size_t n, enum history_level le
 			if (!add_values(&sum, &samples[end]))
 				break;
 		put_group(out, &before, &sum, samples + i, end - i, level, &err);
-		before = samples[i];
+		before = sum;
 	}
 	return err;
 }
@@ -149,26 +180,64 @@ int samples_open(const void *blob, size_t size, struct samples_reader *out)
 	return 0;
 }
 
-int samples_next(struct samples_reader *r, struct history_group *out)
+/* Add a difference to a number of 32 bits. Return whether the sum is one, too. */
+static bool add_difference(uint32_t *to, int64_t difference)
+{
+	int64_t sum;
+
+	if (__builtin_add_overflow((int64_t)*to, difference, &sum) || sum < 0 || sum > UINT32_MAX)
+		return false;
+	*to = (uint32_t)sum;
+	return true;
+}
+
+/* Read what the samples of a group have in common. False: it is not the identity of a later group. */
+static bool next_identity(struct samples_reader *r)
 {
 	struct history_sample *s = &r->last;
-	uint64_t n_values;
+	uint64_t labels = uw_bytes_uleb(&r->bytes);
+	int64_t pid = uw_bytes_sleb(&r->bytes), tid = uw_bytes_sleb(&r->bytes);
+	int64_t node = uw_bytes_sleb(&r->bytes);
 
+	if (!labels && (pid < 0 || (!pid && (tid < 0 || (!tid && node < 0)))))
+		return false;
+	s->node += (uint64_t)node;
+	return !__builtin_add_overflow(s->labels, labels, &s->labels) && s->labels <= INT64_MAX &&
+	       s->node <= INT64_MAX && add_difference(&s->pid, pid) && add_difference(&s->tid, tid);
+}
+
+/* Read the values of a group. False: there are too many, or a type is too large. */
+static bool next_values(struct samples_reader *r)
+{
+	struct history_sample *s = &r->last;
+	uint64_t n = uw_bytes_uleb(&r->bytes);
+
+	if (n > HISTORY_VALUES + 1)
+		return false;
+	for (uint32_t i = 0; n && i < n - 1; i++) {
+		uint64_t type = uw_bytes_uleb(&r->bytes);
+
+		if (type > UINT32_MAX)
+			return false;
+		if (i >= s->n_values || s->values[i].type != type)
+			s->values[i] = (struct history_value){ .type = (uint32_t)type };
+	}
+	s->n_values = n ? (uint32_t)n - 1 : s->n_values;
+	for (uint32_t i = 0; i < s->n_values; i++)
+		s->values[i].value = (int64_t)((uint64_t)s->values[i].value +
+					       (uint64_t)uw_bytes_sleb(&r->bytes));
+	return true;
+}
+
+int samples_next(struct samples_reader *r, struct history_group *out)
+{
 	if (uw_bytes_done(&r->bytes))
 		return r->bytes.err;
-	s->labels += uw_bytes_uleb(&r->bytes);
-	s->pid += (uint32_t)uw_bytes_sleb(&r->bytes);
-	s->tid += (uint32_t)uw_bytes_sleb(&r->bytes);
-	s->node += (uint64_t)uw_bytes_sleb(&r->bytes);
-	n_values = uw_bytes_uleb(&r->bytes);
-	if (n_values > HISTORY_VALUES)
+	if (!next_identity(r) || !next_values(r))
 		return -EBADMSG;
-	s->n_values = (uint32_t)n_values;
-	for (uint32_t i = 0; i < s->n_values; i++) {
-		s->values[i].type = (uint32_t)uw_bytes_uleb(&r->bytes);
-		s->values[i].value = uw_bytes_sleb(&r->bytes);
-	}
-	*out = (struct history_group){ .sample = *s };
+	out->sample = &r->last;
+	out->n_times = out->time = 0;
+	out->times = uw_bytes_of(NULL, 0);
 	if (r->level == HISTORY_TIMES) {
 		out->n_times = uw_bytes_uleb(&r->bytes);
 		out->times = r->bytes;
@@ -186,4 +255,117 @@ bool samples_time(struct history_group *group, uint64_t *out)
 	group->time += uw_bytes_uleb(&group->times);
 	*out = group->time * WINDOW_TIME_NS;
 	return !group->times.err;
+}
+
+/* ---- merging ------------------------------------------------------------------------------ */
+
+struct merging {
+	struct samples_reader *readers; /* a heap: that of the first group is on top */
+	size_t n;
+	struct history_bytes *repacked; /* blobs that had to be sorted again, by reader */
+};
+
+static bool is_before(const struct samples_reader *a, const struct samples_reader *b)
+{
+	return compare_groups(&a->last, &b->last) < 0;
+}
+
+/* Move the reader at position i of the heap down to where it belongs. */
+static void sink(struct merging *m, size_t i)
+{
+	struct samples_reader moved = m->readers[i];
+
+	for (size_t child; (child = 2 * i + 1) < m->n; i = child) {
+		if (child + 1 < m->n && is_before(&m->readers[child + 1], &m->readers[child]))
+			child++;
+		if (!is_before(&m->readers[child], &moved))
+			break;
+		m->readers[i] = m->readers[child];
+	}
+	m->readers[i] = moved;
+}
+
+/* Pack the samples of a blob again, without threads; they are in another order then. */
+static int repack(const struct uw_bytes *blob, struct history_bytes *out)
+{
+	struct samples_reader r;
+	struct history_sample *samples = NULL;
+	struct history_group group;
+	size_t n = 0, room = 0;
+	int err = samples_open(blob->pos, uw_bytes_left(blob), &r);
+
+	while (!err && (err = samples_next(&r, &group)) == 1) {
+		err = array_grow(samples, n, room);
+		if (!err)
+			samples[n++] = *group.sample;
+	}
+	if (!err)
+		err = samples_pack(samples, n, HISTORY_TOGETHER, out);
+	free(samples);
+	return err;
+}
+
+/* Open a blob for merging, and read its first group. Return 1, 0 if it has none, or a negative code. */
+static int open_to_merge(const struct uw_bytes *blob, enum history_level level,
+			 struct samples_reader *r, struct history_bytes *repacked)
+{
+	struct history_group group;
+	int err = samples_open(blob->pos, uw_bytes_left(blob), r);
+
+	if (!err && level == HISTORY_TOGETHER && r->level != HISTORY_TOGETHER) {
+		err = repack(blob, repacked);
+		if (!err)
+			err = samples_open(repacked->bytes, repacked->size, r);
+	}
+	return err ? err : samples_next(r, &group);
+}
+
+static int merge_all(struct merging *m, enum history_level level, struct history_bytes *out)
+{
+	struct history_sample before = { .labels = 0 };
+	struct history_group group;
+	int err = 0;
+
+	while (m->n && !err) {
+		struct history_sample sum = m->readers[0].last;
+		bool added = true;
+
+		while (!err && m->n && added) {
+			err = samples_next(&m->readers[0], &group);
+			if (err < 0)
+				break;
+			if (!err)
+				m->readers[0] = m->readers[--m->n];
+			err = 0;
+			sink(m, 0);
+			added = m->n && !compare_groups(&m->readers[0].last, &sum) &&
+				add_values(&sum, &m->readers[0].last);
+		}
+		put_group(out, &before, &sum, NULL, 0, level, &err);
+		before = sum;
+	}
+	return err;
+}
+
+int samples_merge(const struct uw_bytes *blobs, size_t n, enum history_level level,
+		  struct history_bytes *out)
+{
+	struct merging m = { .readers = calloc(n + 1, sizeof(*m.readers)),
+			     .repacked = calloc(n + 1, sizeof(*m.repacked)) };
+	int err = m.readers && m.repacked ? 0 : -ENOMEM;
+
+	put_header(out, level, &err);
+	for (size_t i = 0; i < n && err >= 0; i++) {
+		err = open_to_merge(&blobs[i], level, &m.readers[m.n], &m.repacked[i]);
+		m.n += err == 1;
+	}
+	for (size_t i = m.n / 2; i-- && err >= 0;)
+		sink(&m, i);
+	if (err >= 0)
+		err = merge_all(&m, level, out);
+	for (size_t i = 0; i < n && m.repacked; i++)
+		free(m.repacked[i].bytes);
+	free(m.readers);
+	free(m.repacked);
+	return err;
 }

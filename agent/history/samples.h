@@ -1,4 +1,4 @@
-/* agent/history/samples.h: packs and reads the samples of a window (schema/window_blob.h). */
+/* agent/history/samples.h: packs, reads and merges the samples of windows (schema/window_blob.h). */
 #ifndef AGENT_HISTORY_SAMPLES_H
 #define AGENT_HISTORY_SAMPLES_H
 
@@ -46,8 +46,8 @@ int samples_pack(struct history_sample *samples, size_t n, enum history_level le
 		 struct history_bytes *out);
 
 struct history_group {
-	struct history_sample sample; /* with the sum of the values; time_ns is not used */
-	struct uw_bytes times;	      /* for samples_time */
+	const struct history_sample *sample; /* with the sum of the values; until the next group */
+	struct uw_bytes times;		     /* for samples_time */
 	uint64_t n_times, time;
 };
 
@@ -63,5 +63,12 @@ int samples_open(const void *blob, size_t size, struct samples_reader *out);
 int samples_next(struct samples_reader *r, struct history_group *out);
 /* Give the next time of a group, in ns since the window's start. False: there are no more. */
 bool samples_time(struct history_group *group, uint64_t *out);
+
+/*
+ * Merge n blobs into one of a level that is THREADS or TOGETHER and not below theirs: samples with one
+ * identity are counted together. -EBADMSG, -ENOTSUP, -ENOMEM. Free out->bytes in each case.
+ */
+int samples_merge(const struct uw_bytes *blobs, size_t n, enum history_level level,
+		  struct history_bytes *out);
 
 #endif

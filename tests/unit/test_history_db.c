@@ -1,0 +1,619 @@
+/*
+ * tests/unit/test_history_db.c: tests the history: what was added is read, ranges of time, names that
+ * become better, several processes, and damage.
+ */
+#include "agent/history/history.h"
+
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "tests/history.h"
+
+#define START (UINT64_C(1700000000) * SECOND)
+
+static const struct history_query everything = { .to_ns = UINT64_MAX };
+static const struct history_query with_labels = { .to_ns = UINT64_MAX, .labels = true };
+static const struct history_query with_all = { .to_ns = UINT64_MAX, .labels = true, .times = true };
+
+static struct history *open_history(bool write)
+{
+	struct history *h = NULL;
+
+	CHECK(history_open(db_name, write, &h) == 0, "opens");
+	return h;
+}
+
+static int add(struct history *h, const struct stacks *s, uint64_t start_ns)
+{
+	static const struct history_counter counters[] = {
+		{ "fired", "", 10 },	  { "unwound", "", 7 },	     { "stop", "end", 7 },
+		{ "lost", "ring", 1 },	  { "filtered", "idle", 4 }, { "waiting", "", -2 },
+		{ "filtered", "self", 0 }
+	};
+	struct history_window w = { .start_ns = start_ns,
+				    .end_ns = start_ns + 10 * SECOND,
+				    .counters = counters,
+				    .n_counters = sizeof(counters) / sizeof(counters[0]) };
+
+	return history_add(h, s, &w);
+}
+
+/* Check what a query gives. */
+static void check_read(struct history *h, const struct history_query *q, const char *expected,
+		       const char *what)
+{
+	struct history_found found;
+	int err;
+	char *text = made_read(h, q, &found, &err);
+
+	CHECK(!err && text && !strcmp(text, expected), what);
+	if (text && strcmp(text, expected) != 0)
+		(void)printf("%s: expected\n%sgot\n%s", what, expected, text);
+	free(text);
+}
+
+static int read_error(struct history *h, const struct history_query *q)
+{
+	struct history_found found;
+	int err;
+
+	free(made_read(h, q, &found, &err));
+	return err;
+}
+
+/* Make a profile of samples, without what a query leaves out. */
+static struct stacks *profile_of(const struct made_sample *samples, size_t n,
+				 const struct history_query *q)
+{
+	struct stacks *s = made_profile();
+
+	for (size_t i = 0; i < n; i++) {
+		struct made_sample m = samples[i];
+
+		if (!q->labels) {
+			m.pid = m.tid = 0;
+			m.comm = NULL;
+		}
+		if (!q->times)
+			m.time_ns = 0;
+		made_add(s, &m);
+	}
+	return s;
+}
+
+static void add_samples(struct history *h, const struct made_sample *samples, size_t n,
+			uint64_t start_ns)
+{
+	struct stacks *s = profile_of(samples, n, &with_all);
+
+	CHECK(add(h, s, start_ns) == 0, "added");
+	stacks_free(s);
+}
+
+/* Check that a query of all windows gives these samples. */
+static void check_samples(struct history *h, const struct made_sample *samples, size_t n,
+			  const struct history_query *q, const char *what)
+{
+	struct stacks *s = profile_of(samples, n, q);
+	char *text = made_text(s);
+
+	check_read(h, q, text, what);
+	free(text);
+	stacks_free(s);
+}
+
+/* ---- what was added is read ----------------------------------------------------------------- */
+
+static const struct made_sample samples[] = {
+	{ START + 1000000, 5, 6, "a", 11, { 3, 2, 1 }, 3 },
+	{ START + 5000000, 5, 6, "a", 12, { 3, 2, 1 }, 3 },
+	{ START + 5000000, 5, 7, "a", 13, { 3, 2, 1 }, 3 },
+	{ START + 5000000, 4, 4, "b", 14, { 2, 1 }, 2 },
+	{ START + 9000000, 4, 4, "b", 15, { 0 }, 0 },
+	{ START + 9000000, 0, 0, NULL, 16, { 4, 4, 4, 4 }, 4 },
+};
+
+enum { SAMPLES = sizeof(samples) / sizeof(samples[0]) };
+
+static void test_samples_are_read_as_they_were(void)
+{
+	static const struct history_query times = { .to_ns = UINT64_MAX, .times = true };
+	struct history *h = open_history(true);
+	struct history_found found;
+	int err;
+
+	free(made_read(h, &everything, &found, &err));
+	CHECK(!err && !found.n_windows && !found.end_ns, "nothing yet");
+	add_samples(h, samples, SAMPLES, START);
+	check_samples(h, samples, SAMPLES, &with_all, "with all");
+	check_samples(h, samples, SAMPLES, &with_labels, "with labels");
+	check_samples(h, samples, SAMPLES, &times, "with times");
+	check_samples(h, samples, SAMPLES, &everything, "stacks alone");
+	free(made_read(h, &everything, &found, &err));
+	CHECK(found.n_windows == 1 && found.n_samples == SAMPLES && found.start_ns == START &&
+		      found.end_ns == START + 10 * SECOND,
+	      "what was found");
+	history_close(h);
+	/* Once more by somebody who knows nothing of it. */
+	h = open_history(false);
+	check_samples(h, samples, SAMPLES, &with_all, "with all");
+	history_close(h);
+	db_remove();
+}
+
+static void test_equal_stacks_are_stored_once(void)
+{
+	struct history *h = open_history(true);
+	int64_t nodes, frames, functions;
+
+	add_samples(h, samples, SAMPLES, START);
+	nodes = db_count("SELECT count(*) FROM nodes");
+	frames = db_count("SELECT count(*) FROM frames");
+	functions = db_count("SELECT count(*) FROM functions");
+	/* 1, 1;2, 1;2;3 and 4, 4;4, 4;4;4, 4;4;4;4 */
+	CHECK(nodes == 7 && frames == 4 && functions == 4, "each once");
+	add_samples(h, samples, SAMPLES, START);
+	CHECK(db_count("SELECT count(*) FROM nodes") == nodes &&
+		      db_count("SELECT count(*) FROM frames") == frames &&
+		      db_count("SELECT count(*) FROM functions") == functions &&
+		      db_count("SELECT count(*) FROM modules") == 1 &&
+		      db_count("SELECT count(*) FROM labels") == 3 &&
+		      db_count("SELECT count(*) FROM windows") == 2,
+	      "and no more");
+	CHECK(db_count("SELECT count(*) FROM counters WHERE window = 1") == 6, "what is not 0");
+	CHECK(db_count("SELECT count(*) FROM functions WHERE system_name != ''") == 0,
+	      "names are not repeated");
+	history_close(h);
+	db_remove();
+}
+
+static void test_labels_can_have_any_text(void)
+{
+	static const char *const texts[] = { "a \"quoted\" one",
+					     "back\\slash",
+					     "grüße, 世界",
+					     "<b>&amp;</b>",
+					     "{\"a\":1}",
+					     "'; DROP TABLE x",
+					     "",
+					     "[1]" };
+	struct made_sample all[sizeof(texts) / sizeof(texts[0])];
+	size_t n = sizeof(texts) / sizeof(texts[0]);
+	struct history *h = open_history(true);
+
+	for (size_t i = 0; i < n; i++)
+		all[i] = (struct made_sample){ START, 1, 2, texts[i], 1, { 1 }, 1 };
+	add_samples(h, all, n, START);
+	check_samples(h, all, n, &with_all, "as they were");
+	CHECK(db_count("SELECT count(*) FROM labels WHERE json_valid(labels)") == (int64_t)n,
+	      "as JSON");
+	history_close(h);
+	db_remove();
+}
+
+static void test_a_window_needs_times(void)
+{
+	struct history *h = open_history(true);
+	struct made_sample all[] = { samples[0], samples[5], samples[3] };
+
+	all[2].time_ns = 0;
+	{
+		struct stacks *s = profile_of(all, 3, &with_all);
+
+		CHECK(add(h, s, START) == -EBADMSG, "no time");
+		CHECK(history_add(h, s, &(struct history_window){ .start_ns = 2, .end_ns = 1 }) < 0,
+		      "it ends before it starts");
+		stacks_free(s);
+	}
+	CHECK(db_count("SELECT (SELECT count(*) FROM windows) + (SELECT count(*) FROM nodes) +"
+		       " (SELECT count(*) FROM frames) + (SELECT count(*) FROM functions) +"
+		       " (SELECT count(*) FROM labels) + (SELECT count(*) FROM types)") == 0,
+	      "nothing is left");
+	add_samples(h, samples, SAMPLES, START);
+	check_samples(h, samples, SAMPLES, &with_all, "the next one");
+	history_close(h);
+	db_remove();
+}
+
+/* The very last thing that a window writes fails. */
+static void test_a_window_is_added_whole_or_not_at_all(void)
+{
+	struct history *h = open_history(true);
+	struct stacks *s = profile_of(samples, SAMPLES, &with_all);
+
+	CHECK(db_sql("CREATE TRIGGER t BEFORE INSERT ON counters WHEN new.what = 'waiting'"
+		     " BEGIN SELECT raise(ABORT, 'no'); END") == SQLITE_OK,
+	      "a trigger");
+	CHECK(add(h, s, START) < 0, "fails");
+	CHECK(db_count("SELECT (SELECT count(*) FROM windows) + (SELECT count(*) FROM counters) +"
+		       " (SELECT count(*) FROM nodes) + (SELECT count(*) FROM frames) +"
+		       " (SELECT count(*) FROM modules) + (SELECT count(*) FROM types)") == 0,
+	      "nothing is left");
+	CHECK(db_sql("DROP TRIGGER t") == SQLITE_OK && add(h, s, START) == 0, "now it goes");
+	check_samples(h, samples, SAMPLES, &with_all, "whole");
+	stacks_free(s);
+	history_close(h);
+	db_remove();
+}
+
+/* ---- ranges of time -------------------------------------------------------------------------- */
+
+/* Sum up the values in a text: "… 3 21\n" gives 3 and 21. */
+static void sums_of(char *text, int64_t *count, int64_t *cpu)
+{
+	*count = *cpu = 0;
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		char *second = strrchr(line, ' ');
+
+		*cpu += strtoll(second, NULL, 10);
+		*second = '\0';
+		*count += strtoll(strrchr(line, ' '), NULL, 10);
+	}
+}
+
+static void read_sums(struct history *h, struct history_query q, int64_t *count, int64_t *cpu)
+{
+	struct history_found found;
+	int err;
+	char *text = made_read(h, &q, &found, &err);
+
+	CHECK(!err && text, "read");
+	if (text)
+		sums_of(text, count, cpu);
+	CHECK((int64_t)found.n_samples == *count, "and counted");
+	free(text);
+}
+
+/* Wherever a range of time is cut, both parts together are the whole, to the last nanosecond. */
+static void test_ranges_cut_windows_exactly(void)
+{
+	struct made_sample all[40];
+	struct history *h = open_history(true);
+
+	for (uint32_t i = 0; i < 40; i++) {
+		all[i] = (struct made_sample){ START + i * SECOND / 2, 5, 6, "a", 1001, { 1 }, 1 };
+		if (i % 4 == 3)
+			all[i].frames[0] = 2;
+	}
+	all[0].time_ns -= SECOND; /* CPUs' clocks differ */
+	all[19].time_ns += SECOND;
+	add_samples(h, all, 20, START);
+	add_samples(h, all + 20, 20, START + 10 * SECOND);
+	for (uint64_t cut = START - SECOND; cut < START + 21 * SECOND; cut += SECOND / 5) {
+		for (int times = 0; times < 2; times++) {
+			int64_t before, before_cpu, after, after_cpu;
+
+			read_sums(h, (struct history_query){ .to_ns = cut, .times = times },
+				  &before, &before_cpu);
+			read_sums(h,
+				  (struct history_query){
+					  .from_ns = cut, .to_ns = UINT64_MAX, .times = times },
+				  &after, &after_cpu);
+			CHECK(before + after == 40, "samples");
+			CHECK(before_cpu + after_cpu == INT64_C(40) * 1001, "CPU time");
+			CHECK(cut > START || !before, "not before the first window");
+			CHECK(cut < START + 20 * SECOND || !after, "nor behind the last one");
+		}
+	}
+	history_close(h);
+	db_remove();
+}
+
+static void test_any_range_can_be_asked_for(void)
+{
+	static const struct history_query ranges[] = {
+		{ .from_ns = 0, .to_ns = 0 },
+		{ .from_ns = UINT64_MAX, .to_ns = UINT64_MAX },
+		{ .from_ns = UINT64_MAX, .to_ns = 0 },
+		{ .from_ns = START + 5, .to_ns = START },
+		{ .from_ns = INT64_MAX, .to_ns = UINT64_MAX },
+	};
+	struct history *h = open_history(true);
+
+	add_samples(h, samples, SAMPLES, START);
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+		check_read(h, &ranges[i], "", "nothing");
+	history_close(h);
+	db_remove();
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Add a window with one sample of one frame. */
+static void add_named(struct history *h, const char *path, const char *build_id, uint64_t address,
+		      const char *name)
+{
+	struct stacks *s = made_profile();
+	uint32_t at = made_location(s, made_module(s, path, build_id), address, name, "_Zsystem");
+
+	made_add_at(s, &(struct made_sample){ .time_ns = START, .cpu_ns = 3 }, &at, 1);
+	CHECK(add(h, s, START) == 0, "added");
+	stacks_free(s);
+}
+
+static void test_better_names_replace_older_ones(void)
+{
+	struct history *h = open_history(true), *reader;
+
+	add_named(h, "/bin/a", "abcd", 0x1234, "a+0x234");
+	reader = open_history(false);
+	check_read(reader, &everything, "a+0x234; 1 3\n", "the name that was known");
+	add_named(h, "/bin/a", "abcd", 0x1234, "work");
+	check_read(reader, &everything, "work; 2 6\n", "the better one, for both");
+	history_close(reader);
+	history_close(h);
+	db_remove();
+}
+
+/* Without a build-id an address may have been anything at another time, as in generated code. */
+static void test_generated_code_has_variants(void)
+{
+	struct history *h = open_history(true);
+
+	add_named(h, "[generated]", "", 0x1234, "first");
+	add_named(h, "[generated]", "", 0x1234, "second");
+	add_named(h, "[generated]", "", 0x1234, "first");
+	add_named(h, "[kernel]", "abcd", 0x1234, "one start");
+	add_named(h, "[kernel]", "abcd", 0x1234, "next start");
+	check_read(h, &everything, "first; 2 6\nnext start; 1 3\none start; 1 3\nsecond; 1 3\n",
+		   "each has its name");
+	CHECK(db_count("SELECT count(*) FROM frames") == 4, "stored once each");
+	history_close(h);
+	db_remove();
+}
+
+static void test_names_keep_all_they_have(void)
+{
+	struct history *h = open_history(true);
+	struct history_found found;
+	struct stacks *s = made_profile(), *got;
+	uint32_t at[2] = { made_location(s, made_module(s, "/bin/a", "ab"), 0x1234, "n", "_Zn"),
+			   made_location(s, made_module(s, "", ""), UINT64_MAX, "[nowhere]",
+					 "[nowhere]") };
+
+	made_add_at(s, &(struct made_sample){ .time_ns = START, .cpu_ns = 3 }, at, 2);
+	CHECK(add(h, s, START) == 0 && !stacks_new(&got) &&
+		      !history_read(h, &everything, got, &found),
+	      "read");
+	CHECK(got->n_functions == 2 && !strcmp(got->functions[0].system_name, "_Zn") &&
+		      !strcmp(got->functions[0].file, "a \"file\".c") &&
+		      got->functions[0].start_line == 7 &&
+		      !strcmp(got->functions[1].system_name, "[nowhere]"),
+	      "functions");
+	CHECK(got->n_locations == 2 && got->locations[0].address == 0x1234 &&
+		      got->locations[1].address == UINT64_MAX && got->lines[0].line == 9,
+	      "locations");
+	CHECK(!strcmp(got->modules[got->locations[0].module].path, "/bin/a") &&
+		      !strcmp(got->modules[got->locations[0].module].build_id, "ab") &&
+		      got->modules[got->locations[0].module].start == 0x1000,
+	      "modules");
+	stacks_free(got);
+	stacks_free(s);
+	history_close(h);
+	db_remove();
+}
+
+/* ---- several processes ----------------------------------------------------------------------- */
+
+enum { WRITERS = 3, WINDOWS = 12 };
+
+static int write_many(uint64_t first)
+{
+	struct history *h = open_history(true);
+
+	for (uint64_t i = 0; i < WINDOWS; i++)
+		add_samples(h, samples, SAMPLES, first + i * 10 * SECOND);
+	history_close(h);
+	return check_failures != 0;
+}
+
+/* While others write, a reader sees whole windows. */
+static void test_several_processes_write_while_one_reads(void)
+{
+	struct history *h = open_history(true);
+	pid_t writers[WRITERS];
+	int running = WRITERS, status;
+
+	for (size_t i = 0; i < WRITERS; i++) {
+		(void)fflush(stdout);
+		writers[i] = fork();
+		if (!writers[i])
+			_exit(write_many(START + i * 1000 * SECOND));
+	}
+	while (running) {
+		struct history_found found;
+		int err;
+		char *text = made_read(h, &everything, &found, &err);
+		int64_t count, cpu;
+
+		CHECK(!err && text, "read");
+		if (text) {
+			sums_of(text, &count, &cpu);
+			CHECK(count == (int64_t)found.n_windows * SAMPLES, "whole windows");
+		}
+		free(text);
+		if (waitpid(-1, &status, WNOHANG) > 0) {
+			CHECK(WIFEXITED(status) && !WEXITSTATUS(status), "a writer");
+			running--;
+		}
+	}
+	CHECK(db_count("SELECT count(*) FROM windows") == (int64_t)WRITERS * WINDOWS &&
+		      db_count("SELECT count(*) FROM nodes") == 7,
+	      "all are there, and stacks once");
+	history_close(h);
+	db_remove();
+}
+
+/* ---- damage ---------------------------------------------------------------------------------- */
+
+static void test_damage_is_found(void)
+{
+	static const char *const damages[] = {
+		"UPDATE nodes SET parent = id WHERE id = 3",
+		"UPDATE nodes SET parent = 7 WHERE id = 1",
+		"UPDATE nodes SET parent = -1 WHERE id = 1",
+		"UPDATE nodes SET parent = -9223372036854775808 WHERE id = 2",
+		"UPDATE nodes SET frame = 9223372036854775807 WHERE id = 1",
+		"UPDATE nodes SET frame = -5 WHERE id = 1",
+		"UPDATE nodes SET frame = 0 WHERE id = 1",
+		"UPDATE nodes SET id = 9223372036854775807 WHERE id = 2",
+		"DELETE FROM nodes",
+		"DELETE FROM nodes WHERE id = 1",
+		"UPDATE frames SET module = 77",
+		"UPDATE frames SET lines = x''",
+		"UPDATE frames SET lines = x'01'",
+		"UPDATE frames SET lines = x'ff'",
+		"UPDATE frames SET lines = x'ffffffffffffffffff0101'",
+		"UPDATE frames SET lines = x'ffffffffffffffffffff0101'",
+		"DELETE FROM frames",
+		"DELETE FROM functions",
+		"DELETE FROM modules",
+		"DELETE FROM types",
+		"DELETE FROM types WHERE id = 2",
+		"UPDATE types SET id = 9223372036854775807 WHERE id = 2",
+		"UPDATE types SET id = -3 WHERE id = 2",
+		"UPDATE types SET id = 4096 WHERE id = 2",
+		"UPDATE windows SET samples = x''",
+		"UPDATE windows SET samples = CAST(x'02' || substr(samples, 2) AS BLOB)",
+		"UPDATE windows SET samples = CAST(x'01ff' || substr(samples, 3) AS BLOB)",
+		"UPDATE windows SET samples = substr(samples, 1, length(samples) - 1)",
+		"UPDATE windows SET samples = CAST(samples || x'ff' AS BLOB)",
+		"UPDATE windows SET samples = x'0102010000010b'",
+		/* Node 2^56; type 3. */
+		"UPDATE windows SET samples = x'010201000080808080808080800100'",
+		"UPDATE windows SET samples = x'010201000001020305'",
+	};
+	static const struct history_query *const queries[] = { &everything, &with_labels,
+							       &with_all };
+
+	for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+		struct history *h = open_history(true);
+
+		add_samples(h, samples, SAMPLES, START);
+		CHECK(db_sql(damages[i]) == SQLITE_OK, damages[i]);
+		for (size_t k = 0; k < sizeof(queries) / sizeof(queries[0]); k++) {
+			int err = read_error(h, queries[k]);
+
+			if (err != -EBADMSG && err != -ENOTSUP)
+				(void)printf("%s: %d\n", damages[i], err);
+			CHECK(err == -EBADMSG || err == -ENOTSUP, damages[i]);
+		}
+		history_close(h);
+		db_remove();
+	}
+}
+
+/* These change what is shown, and nothing else. */
+static void test_harmless_damage(void)
+{
+	static const char *const damages[] = {
+		"DELETE FROM labels",
+		"UPDATE labels SET labels = '[1, 2, {}]' WHERE id = 1",
+		"UPDATE labels SET labels = '{\"pid\":\"x\",\"tid\":[],\"time\":null}' WHERE id = "
+		"1",
+		"UPDATE functions SET name = '', file = CAST(x'00ff' AS TEXT)",
+		"UPDATE functions SET name = '', system_name = ''",
+		"UPDATE modules SET path = '', build_id = '', start = -1, \"limit\" = -1",
+		"UPDATE types SET type = '', unit = '' WHERE id = 2",
+		"UPDATE windows SET n_samples = -1, start_ns = 1, end_ns = 9223372036854775807",
+		"UPDATE windows SET start_ns = 9223372036854775806, end_ns = 9223372036854775807",
+		"DELETE FROM counters",
+	};
+
+	for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+		struct history *h = open_history(true);
+
+		add_samples(h, samples, SAMPLES, START);
+		CHECK(db_sql(damages[i]) == SQLITE_OK, damages[i]);
+		CHECK(read_error(h, &with_all) == 0, damages[i]);
+		CHECK(read_error(h, &everything) == 0, damages[i]);
+		history_close(h);
+		db_remove();
+	}
+	{
+		struct history *h = open_history(true);
+
+		add_samples(h, samples, SAMPLES, START);
+		CHECK(db_sql("UPDATE labels SET labels = '{' WHERE id = 1") == SQLITE_OK,
+		      "no JSON");
+		CHECK(read_error(h, &with_all) < 0 && read_error(h, &everything) == 0,
+		      "only without labels");
+		history_close(h);
+		db_remove();
+	}
+}
+
+/* Bytes of the file itself are changed, here and there. */
+static void test_damaged_files(void)
+{
+	struct history *h = open_history(true);
+	int failed = 0, fine = 0;
+
+	add_samples(h, samples, SAMPLES, START);
+	history_close(h);
+	CHECK(db_sql("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE") == SQLITE_OK,
+	      "in one file");
+	for (long at = 100; at < 300000; at += 1709) {
+		FILE *file = fopen(db_name, "r+e");
+		int old, err;
+
+		CHECK(file && !fseek(file, at, SEEK_SET), "opens");
+		old = fgetc(file);
+		(void)fseek(file, at, SEEK_SET);
+		(void)fputc(old ^ 0x5a, file);
+		(void)fclose(file);
+		err = history_open(db_name, false, &h);
+		if (!err) {
+			err = read_error(h, &with_all);
+			history_close(h);
+		}
+		failed += err != 0;
+		fine += !err;
+		file = fopen(db_name, "r+e");
+		(void)fseek(file, at, SEEK_SET);
+		(void)fputc(old, file);
+		(void)fclose(file);
+		if (old == EOF)
+			break;
+	}
+	CHECK(fine > 10, "most of a page is free");
+	CHECK(!history_open(db_name, false, &h), "opens");
+	check_samples(h, samples, SAMPLES, &with_all, "whole again");
+	history_close(h);
+	db_remove();
+}
+
+static void test_paths(void)
+{
+	char *path = history_path("/var/lib/offwind/offwind.db");
+
+	CHECK(path && !strcmp(path, "/var/lib/offwind/offwind-history.db"), "beside the store");
+	free(path);
+	path = history_path("x");
+	CHECK(path && !strcmp(path, "x-history.db"), "of any name");
+	free(path);
+}
+
+int main(void)
+{
+	db_make_name();
+	test_samples_are_read_as_they_were();
+	test_equal_stacks_are_stored_once();
+	test_labels_can_have_any_text();
+	test_a_window_needs_times();
+	test_a_window_is_added_whole_or_not_at_all();
+	test_ranges_cut_windows_exactly();
+	test_any_range_can_be_asked_for();
+	test_better_names_replace_older_ones();
+	test_generated_code_has_variants();
+	test_names_keep_all_they_have();
+	test_several_processes_write_while_one_reads();
+	test_damage_is_found();
+	test_harmless_damage();
+	test_damaged_files();
+	test_paths();
+	(void)rmdir(db_folder);
+	return check_done();
+}
