@@ -77,6 +77,14 @@ CREATE TABLE counters (
 	PRIMARY KEY (window, what, reason)
 ) STRICT, WITHOUT ROWID;
 
+-- Sums of the counters of all windows that there ever were, and how many windows; they only grow.
+CREATE TABLE totals (
+	what TEXT NOT NULL,
+	reason TEXT NOT NULL,
+	n INTEGER NOT NULL,
+	PRIMARY KEY (what, reason)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE settings (
 	name TEXT PRIMARY KEY,
 	value TEXT NOT NULL

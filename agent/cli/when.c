@@ -70,6 +70,20 @@ static bool take_seconds(const char *text, double *out)
 	return digits && end == text + digits && !*end && *out < FAR_S;
 }
 
+/* Parse "1790000000500000000ns". Return 0 or -EINVAL. */
+static int take_ns(const char *text, uint64_t *out)
+{
+	char *end;
+	unsigned long long ns;
+
+	errno = 0;
+	ns = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || strcmp(end, "ns") != 0 || errno || ns > INT64_MAX)
+		return -EINVAL;
+	*out = ns;
+	return 0;
+}
+
 /* Set the time of day to the beginning of the day. */
 static void begin_day(struct tm *tm)
 {
@@ -135,6 +149,8 @@ int when_parse(const char *text, uint64_t now_ns, uint64_t *out)
 		*out = now_ns;
 		return 0;
 	}
+	if (!take_ns(text, out))
+		return 0;
 	if (!strcmp(text, "today") || !strcmp(text, "yesterday")) {
 		begin_day(&tm);
 		tm.tm_mday -= *text == 'y';

@@ -10,6 +10,7 @@
  *   now, today, yesterday           the beginning of the day, local time
  *   -10m, -1h30m, +5s               before or after now: with ms, s, m, h, d, w
  *   @1790000000.5, 1790000000       seconds since 1970
+ *   1790000000500000000ns           ns since 1970, exactly
  *   2026-01-31, 2026-01-31 23:59:59.5, 23:59, 2026-01-31T23:59:59Z
  *                                   local time, or UTC with Z
  *

@@ -300,6 +300,19 @@ static int set_up_server(const struct daemon_options *o, struct server *s)
 	return err || o->n_listen ? err : server_listen(s, LISTEN_DEFAULT);
 }
 
+/* Create the store, so that the process that serves can read it. */
+static int make_store(const char *path)
+{
+	char error[DB_ERROR_SIZE] = "";
+	sqlite3 *db = NULL;
+	int err = db_open(path, &db_store, DB_WRITE, &db, error);
+
+	if (err)
+		log_error("%s", error[0] ? error : strerror(-err));
+	(void)sqlite3_close(db);
+	return err;
+}
+
 /* Let the words be a command line of offwind record, with what a daemon always has. */
 static int parse_record(struct daemon_options *o, const char *db, const char *history,
 			struct record_options *record)
@@ -341,8 +354,11 @@ static int run(struct daemon_options *o)
 		rc = CMD_DONE;
 	} else if (!rights_missing("daemon")) {
 		io_allow_many_files();
-		err = set_up_server(o, &server);
+		err = make_store(db);
+		if (!err)
+			err = set_up_server(o, &server);
 		server.history = history;
+		server.store = db;
 		record.server = &server;
 		if (!err) {
 			for (int i = 0; i < server.n_sockets; i++)

@@ -45,6 +45,9 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 		       " VALUES (?1, ?2, ?3, ?4, ?5)",
 	[ADD_COUNTER] = "INSERT INTO counters (window, what, reason, n) VALUES (?1, ?2, ?3, ?4)"
 			" ON CONFLICT DO UPDATE SET n = n + excluded.n",
+	[ADD_TOTAL] = "INSERT INTO totals (what, reason, n) VALUES (?1, ?2, ?3)"
+		      " ON CONFLICT DO UPDATE SET n = n + excluded.n",
+	[READ_TOTALS] = "SELECT what, reason, n FROM totals ORDER BY what, reason",
 	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples FROM windows"
 			 " WHERE end_ns > ?1 AND start_ns < ?2 ORDER BY end_ns",
 	[READ_NODES] = "SELECT id, parent, frame FROM nodes WHERE id BETWEEN ?1 AND ?2",

@@ -105,8 +105,13 @@ typedef void (*history_counter_fn)(void *ctx, const struct history_counter *coun
 int history_counters(struct history *history, uint64_t from_ns, uint64_t to_ns,
 		     history_counter_fn fn, void *ctx);
 
+/* The same for all windows that there ever were; "windows" is their number. */
+int history_totals(struct history *history, history_counter_fn fn, void *ctx);
+
 /* When the newest window ended, in ns since 1970; 0: there is none. */
 uint64_t history_newest(struct history *history);
+/* How many bytes the database has. */
+uint64_t history_size(struct history *history);
 /* How long windows are kept, and how exactly. 0: the default. */
 struct history_limits {
 	uint64_t times_ns;   /* samples have times for so long; then windows of 10 minutes; 6 h */

@@ -136,6 +136,20 @@ int history_label(struct history *h, uint64_t labels, const char *key, char *out
 	return err < 0 ? err : 0;
 }
 
+/* Call fn for each row of a statement that was bound. */
+static int each_counter(struct history *h, sqlite3_stmt *stmt, history_counter_fn fn, void *ctx)
+{
+	int err;
+
+	while ((err = db_step(stmt)) == 1)
+		fn(ctx,
+		   &(struct history_counter){ .what = (const char *)sqlite3_column_text(stmt, 0),
+					      .reason = (const char *)sqlite3_column_text(stmt, 1),
+					      .n = sqlite3_column_int64(stmt, 2) });
+	db_release(stmt);
+	return history_failed(h, "be read", err);
+}
+
 int history_counters(struct history *h, uint64_t from_ns, uint64_t to_ns, history_counter_fn fn,
 		     void *ctx)
 {
@@ -145,13 +159,15 @@ int history_counters(struct history *h, uint64_t from_ns, uint64_t to_ns, histor
 	if (!stmt)
 		return history_failed(h, "be read", err);
 	db_bind_numbers(stmt, (const int64_t[]){ clip(from_ns), clip(to_ns) }, 2);
-	while ((err = db_step(stmt)) == 1)
-		fn(ctx,
-		   &(struct history_counter){ .what = (const char *)sqlite3_column_text(stmt, 0),
-					      .reason = (const char *)sqlite3_column_text(stmt, 1),
-					      .n = sqlite3_column_int64(stmt, 2) });
-	db_release(stmt);
-	return history_failed(h, "be read", err);
+	return each_counter(h, stmt, fn, ctx);
+}
+
+int history_totals(struct history *h, history_counter_fn fn, void *ctx)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_TOTALS, &err);
+
+	return stmt ? each_counter(h, stmt, fn, ctx) : history_failed(h, "be read", err);
 }
 
 uint64_t history_newest(struct history *h)
@@ -165,4 +181,10 @@ uint64_t history_newest(struct history *h)
 	if (stmt)
 		db_release(stmt);
 	return newest;
+}
+
+uint64_t history_size(struct history *h)
+{
+	return (uint64_t)db_number(h->db, "SELECT page_count * page_size FROM pragma_page_count,"
+					  " pragma_page_size");
 }

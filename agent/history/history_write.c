@@ -483,9 +483,24 @@ static int add_samples(struct adding *a)
 
 /* ---- the window -------------------------------------------------------------------------- */
 
+/* Add to a sum of all windows. */
+static int add_total(struct adding *a, const char *what, const char *reason, int64_t n)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(a->h, ADD_TOTAL, &err);
+	int64_t id;
+
+	if (!stmt)
+		return err;
+	bind_text(stmt, 1, what);
+	bind_text(stmt, 2, reason);
+	(void)sqlite3_bind_int64(stmt, 3, n);
+	return insert(a, stmt, &id);
+}
+
 static int add_counters(struct adding *a, int64_t window, const struct history_window *w)
 {
-	int err = 0;
+	int err = add_total(a, "windows", "", 1);
 
 	for (size_t i = 0; i < w->n_counters && !err; i++) {
 		const struct history_counter *c = &w->counters[i];
@@ -502,6 +517,8 @@ static int add_counters(struct adding *a, int64_t window, const struct history_w
 		bind_text(stmt, 3, c->reason);
 		(void)sqlite3_bind_int64(stmt, 4, c->n);
 		err = insert(a, stmt, &id);
+		if (!err)
+			err = add_total(a, c->what, c->reason, c->n);
 	}
 	return err;
 }

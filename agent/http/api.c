@@ -86,7 +86,7 @@ static bool is_reserved(const char *key)
 	static const char *const keys[] = { "from",	 "to",	    "format", "type",	 "by",
 					    "n",	 "sort",    "step",   "rows",	 "times",
 					    "focus",	 "ignore",  "module", "seconds", "title",
-					    "base_from", "base_to", "key" };
+					    "base_from", "base_to", "key",    "time_ns" };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (!strcmp(key, keys[i]))
@@ -366,7 +366,11 @@ static const struct {
 	{ "GET", "/api/v1/timeline", api_timeline },
 	{ "GET", "/api/v1/heatmap", api_heatmap },
 	{ "GET", "/api/v1/samples", api_samples },
+	{ "GET", "/api/v1/explain", api_explain },
 	{ "GET", "/api/v1/counters", get_counters },
+	{ "POST", "/api/v1/query", api_query },
+	{ "GET", "/api/v1/unwind/", api_unwind },
+	{ "GET", "/metrics", api_metrics },
 	{ "GET", "/healthz", get_health },
 	{ "GET", "/readyz", get_ready },
 };
@@ -381,6 +385,14 @@ uint32_t api_seconds(const struct http_request *r)
 	return seconds < 1 ? 1 : seconds > SECONDS_MAX ? SECONDS_MAX : (uint32_t)seconds;
 }
 
+/* Return whether a path is that of a route, or below one that ends with a slash. */
+static bool is_route(const char *route, const char *path)
+{
+	size_t n = strlen(route);
+
+	return route[n - 1] == '/' && n > 1 ? !strncmp(path, route, n) : !strcmp(path, route);
+}
+
 void api_answer(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	bool there = false;
@@ -388,7 +400,7 @@ void api_answer(struct api *api, const struct http_request *r, struct http_reply
 	reply->status = 200;
 	reply->type = "application/json";
 	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
-		if (strcmp(r->path, routes[i].path) != 0)
+		if (!is_route(routes[i].path, r->path))
 			continue;
 		there = true;
 		if (strcmp(r->method, routes[i].method) != 0)

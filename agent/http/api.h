@@ -8,11 +8,17 @@
 #include "agent/history/history.h"
 #include "agent/http/http.h"
 
-struct store;
-
 struct api { /* what one thread answers from; borrowed */
 	struct history *history;
+	struct sqlite3 *sql; /* api_sql_open; NULL: SQL and unwind tables are not there */
 };
+
+/*
+ * Open a connection for queries in SQL and for unwind tables: to the store, with the history attached as
+ * "history". Errors are reported.
+ */
+int api_sql_open(const char *store, const char *history, struct sqlite3 **out);
+void api_sql_close(struct sqlite3 *sql);
 
 /*
  * Answer a request. Everything that goes wrong is in the reply.

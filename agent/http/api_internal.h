@@ -38,5 +38,15 @@ void api_labels(struct api *api, const struct http_request *r, struct http_reply
 void api_timeline(struct api *api, const struct http_request *r, struct http_reply *reply);
 void api_heatmap(struct api *api, const struct http_request *r, struct http_reply *reply);
 void api_samples(struct api *api, const struct http_request *r, struct http_reply *reply);
+void api_explain(struct api *api, const struct http_request *r, struct http_reply *reply);
+
+/* api_sql.c: unwind tables, and what is asked in SQL. */
+void api_query(struct api *api, const struct http_request *r, struct http_reply *reply);
+void api_unwind(struct api *api, const struct http_request *r, struct http_reply *reply);
+/* Write the rule at an address of a file as a JSON string; null if no table has it. */
+void api_put_rule(struct api *api, const char *build_id, uint64_t address, FILE *out);
+
+/* api_metrics.c */
+void api_metrics(struct api *api, const struct http_request *r, struct http_reply *reply);
 
 #endif

@@ -516,7 +516,9 @@ static uint64_t time_of(const struct stacks *s, size_t i)
 	return l ? (uint64_t)l->number : 0;
 }
 
-static void put_frames(const struct stacks *s, const struct stacks_frames *frames, FILE *out)
+/* Write frames; api NULL: without the rules by which their callers are found. */
+static void put_frames(struct api *api, const struct stacks *s, const struct stacks_frames *frames,
+		       FILE *out)
 {
 	(void)fputs("\"frames\":[", out);
 	for (size_t i = 0; i < frames->n; i++) {
@@ -534,8 +536,14 @@ static void put_frames(const struct stacks *s, const struct stacks_frames *frame
 		json_text(out, function->file);
 		/* An address may have more digits than a number of JSON. */
 		(void)fprintf(out,
-			      ",\"line\":%" PRId64 ",\"address\":\"0x%" PRIx64 "\",\"inlined\":%s}",
+			      ",\"line\":%" PRId64 ",\"address\":\"0x%" PRIx64 "\",\"inlined\":%s",
 			      f->line, f->address, f->inlined ? "true" : "false");
+		if (api) {
+			(void)fputs(",\"rule\":", out);
+			/* An inlined call has no frame of its own. */
+			api_put_rule(api, f->inlined ? "" : module->build_id, f->address, out);
+		}
+		(void)fputc('}', out);
 	}
 	(void)fputs("]}", out);
 }
@@ -587,8 +595,8 @@ static struct timed *in_time(const struct stacks *s)
 	return order;
 }
 
-static int put_sample(const struct api_profile *p, size_t index, struct stacks_frames *frames,
-		      FILE *out)
+static int put_sample(struct api *api, const struct api_profile *p, size_t index,
+		      struct stacks_frames *frames, FILE *out)
 {
 	const struct stacks_sample *sample = &p->stacks->samples[index];
 	int err = stacks_unfold(p->stacks, sample, frames);
@@ -598,12 +606,13 @@ static int put_sample(const struct api_profile *p, size_t index, struct stacks_f
 	(void)fprintf(out, "{\"time_ns\":%" PRIu64 ",\"value\":%" PRId64 ",",
 		      time_of(p->stacks, index), stacks_value(p->stacks, index, p->type));
 	put_labels(p->stacks, sample, out);
-	put_frames(p->stacks, frames, out);
+	put_frames(api, p->stacks, frames, out);
 	return 0;
 }
 
 /* Write single samples in the order of time, frame by frame. */
-void api_samples(struct api *api, const struct http_request *r, struct http_reply *reply)
+static void write_samples(struct api *api, const struct http_request *r, struct http_reply *reply,
+			  bool explain)
 {
 	struct stacks_frames frames = { .n = 0 };
 	struct timed *order = NULL;
@@ -621,7 +630,7 @@ void api_samples(struct api *api, const struct http_request *r, struct http_repl
 	(void)fputs("\"samples\":[", reply->out);
 	for (; order && i < p.stacks->n_samples && i < n && !err; i++) {
 		(void)fputs(i ? ",\n" : "\n", reply->out);
-		err = put_sample(&p, order[i].index, &frames, reply->out);
+		err = put_sample(explain ? api : NULL, &p, order[i].index, &frames, reply->out);
 	}
 	(void)fprintf(reply->out, "\n],\"samples_left_out\":%zu}\n", p.stacks->n_samples - i);
 	if (err || !order)
@@ -629,4 +638,35 @@ void api_samples(struct api *api, const struct http_request *r, struct http_repl
 	free(order);
 	free(frames.frames);
 	stacks_free(p.stacks);
+}
+
+void api_samples(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	write_samples(api, r, reply, false);
+}
+
+/* The samples of one moment, with the rules of their frames. */
+void api_explain(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	struct http_request one = *r;
+	char from[32], to[32];
+	uint64_t time_ns = 0;
+
+	if (api_number(r, reply, "time_ns", 1, INT64_MAX, &time_ns))
+		return;
+	if (!time_ns || r->n_arguments + 2 > HTTP_ARGUMENTS) {
+		(void)http_fail(reply, 400,
+				"time_ns is missing: the time of a sample, from /api/v1/samples");
+		return;
+	}
+	one.n_arguments = 0;
+	for (size_t i = 0; i < r->n_arguments; i++)
+		if (strcmp(r->arguments[i].key, "from") != 0 &&
+		    strcmp(r->arguments[i].key, "to") != 0)
+			one.arguments[one.n_arguments++] = r->arguments[i];
+	(void)snprintf(from, sizeof(from), "%" PRIu64 "ns", time_ns);
+	(void)snprintf(to, sizeof(to), "%" PRIu64 "ns", time_ns + 1);
+	one.arguments[one.n_arguments++] = (struct http_argument){ "from", from };
+	one.arguments[one.n_arguments++] = (struct http_argument){ "to", to };
+	write_samples(api, &one, reply, true);
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ enum {
 };
 /* How long a request waits for the window that was ended for it. */
 #define WINDOW_WAIT_NS UINT64_C(5000000000)
+#define MEMORY_MAX     (UINT64_C(2) << 30)
 #define LOOK_NS	       100000000 /* how often the waiting requests are looked at */
 
 /* A request from its first byte to its reply. */
@@ -50,7 +52,7 @@ struct serving {
 	struct server *server;
 	struct microhttpd mhd;
 	pthread_mutex_t lock;
-	struct history *free[SERVER_SOCKETS * THREADS]; /* not in use by a thread */
+	struct api free[SERVER_SOCKETS * THREADS]; /* not in use by a thread */
 	size_t n_free;
 	struct waiting waiting[WAITING_MAX];
 	struct history *clock; /* of the thread that looks at the waiting requests */
@@ -195,20 +197,21 @@ static enum MHD_Result take_argument(void *ctx, enum MHD_ValueKind kind, const c
 	return MHD_YES;
 }
 
-static struct history *take_history(struct serving *s)
+static struct api take_api(struct serving *s)
 {
-	struct history *h;
+	struct api api = { .history = NULL };
 
 	(void)pthread_mutex_lock(&s->lock);
-	h = s->n_free ? s->free[--s->n_free] : NULL;
+	if (s->n_free)
+		api = s->free[--s->n_free];
 	(void)pthread_mutex_unlock(&s->lock);
-	return h;
+	return api;
 }
 
-static void give_history(struct serving *s, struct history *h)
+static void give_api(struct serving *s, const struct api *api)
 {
 	(void)pthread_mutex_lock(&s->lock);
-	s->free[s->n_free++] = h;
+	s->free[s->n_free++] = *api;
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
@@ -238,7 +241,7 @@ static bool wait_for_samples(struct serving *s, struct MHD_Connection *c, struct
 static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c,
 			      const struct http_request *request)
 {
-	struct api api = { .history = take_history(s) };
+	struct api api = take_api(s);
 	struct http_reply reply = { .status = 200 };
 	int fd = memfd_create("reply", MFD_CLOEXEC);
 
@@ -249,7 +252,7 @@ static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c,
 	else
 		(void)http_fail(&reply, MHD_HTTP_SERVICE_UNAVAILABLE, "there is no memory");
 	if (api.history)
-		give_history(s, api.history);
+		give_api(s, &api);
 	if (reply.status == 200)
 		return reply_file(s, c, &reply);
 	if (reply.out)
@@ -380,7 +383,11 @@ static int open_histories(struct serving *s)
 	int err = history_open(s->server->history, false, &s->clock);
 
 	for (int i = 0; i < s->server->n_sockets * THREADS && !err; i++) {
-		err = history_open(s->server->history, false, &s->free[i]);
+		struct api *api = &s->free[i];
+
+		err = history_open(s->server->history, false, &api->history);
+		if (!err) /* without unwind tables the rest is served */
+			(void)api_sql_open(s->server->store, s->server->history, &api->sql);
 		s->n_free += !err;
 	}
 	return err;
@@ -420,6 +427,8 @@ int server_run(struct server *server)
 	int err;
 
 	s = (struct serving){ .server = server };
+	(void)setpriority(PRIO_PROCESS, 0, 0); /* what is recorded comes first */
+	sandbox_limit_memory(MEMORY_MAX);
 	(void)pthread_mutex_init(&s.lock, NULL);
 	err = microhttpd_load(&s.mhd);
 	if (!err)

@@ -31,7 +31,7 @@ struct server {
 	int n_sockets;
 	const char *token;	       /* required in Authorization: Bearer; NULL: none */
 	const char *certificate, *key; /* PEM texts; NULL: no TLS */
-	const char *history;	       /* path of the database */
+	const char *history, *store;   /* paths of the databases */
 	struct server_shared *shared;
 };
 

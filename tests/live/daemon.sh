@@ -25,7 +25,8 @@ get() { # path [header…]
 	c = Local('localhost')
 	c.host_path = sys.argv[1]
 	try:
-	    c.request('POST' if sys.argv[2].startswith('POST ') else 'GET', sys.argv[2].removeprefix('POST '), headers=dict(h.split(': ') for h in sys.argv[3:]))
+	    method, path, body = (sys.argv[2].split(' ', 2) + [''])[:3] if sys.argv[2].startswith('POST ') else ('GET', sys.argv[2], '')
+	    c.request(method, path, body, dict(h.split(': ') for h in sys.argv[3:]))
 	    r = c.getresponse()
 	    print(r.status)
 	    sys.stdout.flush()
@@ -68,9 +69,16 @@ has "/api/v1/top?comm=prog" '"function":"hot"' || fail "top"
 has "/api/v1/top?comm=nobody" '"function"' && fail "a condition does nothing"
 has "/api/v1/flamegraph?from=-1m&by=comm" '</html>' || fail "flame graph"
 has "/api/v1/profile?format=folded" 'prog.*main.*hot' || fail "folded"
+time_ns=$(get "/api/v1/samples?n=1&comm=prog" | grep -o '"time_ns":[0-9]*' | cut -d: -f2)
+has "/api/v1/explain?time_ns=$time_ns&comm=prog" '"rule":"CFA = ' || fail "explain: $(head -c 1000 "$dir/reply")"
+id=$(readelf -n /lib/x86_64-linux-gnu/libc.so.6 | sed -n 's/.*Build ID: //p')
+has "/api/v1/unwind/$id?n=3" '"words": *"CFA = ' || fail "unwind: $(head -c 1000 "$dir/reply")"
+has "/api/v1/unwind/$id/26010" '"words": *"CFA = ' || fail "unwind at an address: $(head -c 1000 "$dir/reply")"
+has "/metrics" '^offwind_samples_unwound_total [1-9]' || fail "metrics: $(head -c 1000 "$dir/reply")"
+has "POST /api/v1/query SELECT count(*) AS n FROM history.windows" '"n": *[1-9]' || fail "SQL: $(head -c 1000 "$dir/reply")"
 # The sums of a profile, of a timeline and of a heat map over the same time are equal.
-now=$(date +%s)
-python3 - <(get "/api/v1/top?from=@$((now - 60))&to=@$now") <(get "/api/v1/timeline?by=comm&n=3&step=1000&from=@$((now - 60))&to=@$now") <(get "/api/v1/heatmap?from=@$((now - 60))&to=@$now") <<-'PY' || fail "sums differ"
+now=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT max(end_ns) FROM windows")
+python3 - <(get "/api/v1/top?from=$((now - 60000000000))ns&to=${now}ns") <(get "/api/v1/timeline?by=comm&n=3&step=1000&from=$((now - 60000000000))ns&to=${now}ns") <(get "/api/v1/heatmap?from=$((now - 60000000000))ns&to=${now}ns") <<-'PY' || fail "sums differ"
 	import json, sys
 	top, timeline, heatmap = (json.loads(open(p).read().split('\n', 1)[1]) for p in sys.argv[1:])
 	a, b, c = top['value'], sum(sum(s['values']) for s in timeline['series']), sum(map(sum, heatmap['columns']))
@@ -79,7 +87,7 @@ python3 - <(get "/api/v1/top?from=@$((now - 60))&to=@$now") <(get "/api/v1/timel
 PY
 
 echo "== what is wrong has a status and a reason"
-for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x"; do
+for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x" "400 /api/v1/explain" "400 /api/v1/unwind/x" "400 POST /api/v1/query" "400 POST /api/v1/query SELECT 1 FROM nothing" "400 POST /api/v1/query ATTACH '/etc/passwd' AS x" "400 POST /api/v1/query DELETE FROM history.windows" "400 POST /api/v1/query PRAGMA journal_mode"; do
 	get "${request#* }" >"$dir/reply"
 	[ "$(head -1 "$dir/reply")" = "${request%% *}" ] && [ "$(wc -l <"$dir/reply")" = 2 ] || fail "$request: $(head -c 300 "$dir/reply")"
 done

@@ -1,0 +1,72 @@
+/* agent/http/api_metrics.c: metrics in the text format of Prometheus. */
+#include "agent/http/api_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const struct {
+	const char *what, *name, *label, *help;
+} families[] = {
+	{ "fired", "offwind_events_fired_total", NULL, "Sampling events that occurred." },
+	{ "filtered", "offwind_events_filtered_total", "reason",
+	  "Events that were not sampled, by reason." },
+	{ "unwound", "offwind_samples_unwound_total", NULL, "Samples whose stacks were recorded." },
+	{ "lost", "offwind_samples_lost_total", "reason", "Samples that were lost, by reason." },
+	{ "stop", "offwind_stacks_total", "stop",
+	  "Recorded stacks, by the reason why the walk stopped; root is a whole stack." },
+	{ "cut", "offwind_stacks_cut_total", NULL,
+	  "Recorded stacks of which only a part was copied." },
+	{ "windows", "offwind_windows_total", NULL, "Windows added to the history." },
+};
+
+struct metrics {
+	FILE *out;
+	size_t family;
+	bool begun;
+};
+
+static void begin(FILE *out, const char *name, const char *type, const char *help)
+{
+	(void)fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put(void *ctx, const struct history_counter *c)
+{
+	struct metrics *m = ctx;
+	const char *name = families[m->family].name, *label = families[m->family].label;
+
+	if (strcmp(c->what, families[m->family].what) != 0)
+		return;
+	if (!m->begun)
+		begin(m->out, name, "counter", families[m->family].help);
+	m->begun = true;
+	/* Reasons are words of offwind's own. */
+	if (label)
+		(void)fprintf(m->out, "%s{%s=\"%s\"} %" PRId64 "\n", name, label, c->reason, c->n);
+	else
+		(void)fprintf(m->out, "%s %" PRId64 "\n", name, c->n);
+}
+
+void api_metrics(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	FILE *out = reply->out;
+	uint64_t newest = history_newest(api->history);
+	int err = 0;
+
+	(void)r;
+	reply->type = "text/plain; version=0.0.4; charset=utf-8";
+	begin(out, "offwind_build_info", "gauge", "The version that runs.");
+	(void)fprintf(out, "offwind_build_info{version=\"%s\"} 1\n", OFFWIND_VERSION);
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]) && !err; i++) {
+		struct metrics m = { .out = out, .family = i };
+
+		err = history_totals(api->history, put, &m);
+	}
+	begin(out, "offwind_history_newest_timestamp_seconds", "gauge",
+	      "When the newest window ended.");
+	(void)fprintf(out, "offwind_history_newest_timestamp_seconds %.3f\n", (double)newest / 1e9);
+	begin(out, "offwind_history_bytes", "gauge", "Size of the history.");
+	(void)fprintf(out, "offwind_history_bytes %" PRIu64 "\n", history_size(api->history));
+	if (err)
+		(void)api_failed(reply, err);
+}
