@@ -14,4 +14,17 @@
  */
 bool container_of(const char *path, char id[CONTAINER_ID + 1]);
 
+enum { CONTAINER_TEXT = 256 };
+
+/* What the path of a cgroup says about who runs there. "": nothing. */
+struct container_labels {
+	/* As journald's _SYSTEMD_UNIT, _SYSTEMD_USER_UNIT and _SYSTEMD_SLICE. */
+	char unit[CONTAINER_TEXT], user_unit[CONTAINER_TEXT], slice[CONTAINER_TEXT];
+	char id[CONTAINER_TEXT];  /* as container_of; of systemd-nspawn the machine's name */
+	const char *runtime;	  /* "docker", "containerd", "cri-o", "podman", "systemd-nspawn" */
+	char pod[CONTAINER_TEXT]; /* Kubernetes: the pod's uid, with dashes */
+	const char *qos;	  /* and its class: "guaranteed", "burstable" or "besteffort" */
+};
+void container_labels(const char *path, struct container_labels *out);
+
 #endif

@@ -412,7 +412,7 @@ static void guessed_text(const struct profile *p, const struct profile_entry *e,
 }
 
 /* The most labels that a sample can have, including "guessed" and its time. */
-enum { LABELS_MAX = 10 };
+enum { LABELS_MAX = 16 };
 
 /*
  * Return whether two entries have the same labels. Consecutive entries are mostly of one thread and
@@ -426,10 +426,33 @@ static bool same_labels(const struct profile_entry *a, const struct profile_entr
 	       a->confidence == b->confidence;
 }
 
+/* Add the labels that follow from the path of a cgroup; return their number. */
+static size_t add_cgroup_labels(struct adding *a, const char *path, uint64_t *labels)
+{
+	struct container_labels c;
+	size_t n = 0;
+
+	container_labels(path, &c);
+
+	const struct {
+		const char *key, *text;
+	} texts[] = { { "container_id", c.id },
+		      { "container_runtime", c.runtime },
+		      { "pod", c.pod },
+		      { "qos", c.qos },
+		      { "slice", c.slice },
+		      { "unit", c.unit },
+		      { "user_unit", c.user_unit } };
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (*texts[i].text)
+			labels[n++] = add_label(a, texts[i].key, texts[i].text, 0, NULL);
+	return n;
+}
+
 /* Add the labels of an entry except "guessed"; return their number. */
 static size_t add_labels(struct adding *a, const struct profile_entry *e, uint64_t *labels)
 {
-	char container[CONTAINER_ID + 1];
 	size_t n = 0;
 
 	labels[n++] = add_label(a, "pid", NULL, e->pid, "pid");
@@ -443,8 +466,8 @@ static size_t add_labels(struct adding *a, const struct profile_entry *e, uint64
 		labels[n++] = add_label(a, "cgroup", e->cgroup, 0, NULL);
 	else if (e->cgroup_id)
 		labels[n++] = add_label(a, "cgroup", NULL, e->cgroup_id, "id");
-	if (e->cgroup && container_of(e->cgroup, container))
-		labels[n++] = add_label(a, "container_id", container, 0, NULL);
+	if (e->cgroup)
+		n += add_cgroup_labels(a, e->cgroup, labels + n);
 	if (e->has_user && e->stop != UW_STOP_ROOT)
 		labels[n++] = add_label(a, "stop", uw_stop_name((enum uw_stop)e->stop), 0, NULL);
 	if (e->confidence != UW_CONFIDENCE_RULE)

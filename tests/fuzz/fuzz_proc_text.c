@@ -48,7 +48,10 @@ static void use_lines(void)
 	copy[n_text] = '\0';
 	for (rest = copy; (line = strsep(&rest, "\n"));) {
 		struct event_mapping m;
+		struct container_labels l;
 
+		container_labels(line, &l);
+		sink += strlen(l.unit) + strlen(l.slice) + strlen(l.pod) + strlen(l.id);
 		if (container_of(line, id) && strlen(id) != CONTAINER_ID)
 			abort();
 		if (!procfs_maps_line(line, &m))
