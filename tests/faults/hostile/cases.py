@@ -197,7 +197,7 @@ CASES = [Case(name, objects.OBJECTS[name].__doc__, lambda place, name=name: plac
 CASES += [
     # ---- files
     Case('lease', 'a file with a lease: whoever opens it waits', with_file('files', 'lease'), 'files'),
-    Case('file-truncated', 'a file that is cut short and made whole while it is read', changing('truncated', 'fde-overlap'), 'files'),
+    Case('file-truncated', 'a file that is cut short and made whole while it is read', changing('truncated', 'remember-pairs'), 'files'),
     Case('file-rewritten', 'a file whose headers and sections change while it is read', changing('rewritten', 'names-mangled'), 'files'),
     Case('file-replaced', 'FIFOs, links to a device and directories in place of mapped files', changing('replaced', 'hdr-count', True), 'files'),
     Case('files-deleted', 'ever new files with names of 4,000 bytes, deleted at once', with_folder('files', 'deleted'), 'files'),
@@ -210,8 +210,8 @@ CASES += [
          known='the worker reads the memory, and is ended after half a minute'),
     Case('fuse-tmp', '/tmp of the process does not answer', silent_tmp),
     Case('debug-planted', 'a debug directory that renames the honest program', debug_planted, 'files'),
-    Case('mounts-many', '20,000 mounts in 5 namespaces, files on detached file systems', with_folder('mounts', 'many', '20000', '5'), 'mounts'),
-    Case('mounts-stacked', '1,000 mounts on one place', with_folder('mounts', 'stacked', '1000')),
+    Case('mounts-many', '20,000 mounts in 5 namespaces, files on detached file systems', with_folder('mounts', 'many', '20000', '5')),
+    Case('mounts-stacked', '1,000 mounts on one place', with_folder('mounts', 'stacked', '1000'), 'files'),
     # ---- mappings
     Case('maps-many', '65,000 mappings', with_file('mappings', 'many', '0'), 'mappings'),
     Case('maps-inherited', '65,000 mappings, and 30 children with as many', with_file('mappings', 'many', '30')),

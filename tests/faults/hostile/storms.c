@@ -132,6 +132,8 @@ static void kills(char **args)
 			for (;;)
 				work();
 		pause_ms(1);
+		if (child < 0)
+			continue; /* too many processes */
 		(void)kill(child, SIGKILL);
 		(void)waitpid(child, NULL, 0);
 	}
