@@ -96,10 +96,14 @@ const struct uw_mapping *uw_space_find(const struct uw_space *space, uint64_t ad
 const struct uw_mapping *uw_space_resolved(struct uw_space *space, uint64_t addr);
 
 /*
- * Return all mappings by ascending address and their number in *n, borrowed until the space
- * changes.
+ * Return the first mapping that ends above addr, borrowed until the space changes; NULL: there is
+ * none. This goes through all mappings by ascending address:
+ * for (m = uw_space_above(space, 0); m; m = uw_space_above(space, m->end))
  */
-const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t *n);
+const struct uw_mapping *uw_space_above(const struct uw_space *space, uint64_t addr);
+
+/* Return how many mappings the space has. */
+size_t uw_space_n_mappings(const struct uw_space *space);
 
 #ifdef __cplusplus
 }

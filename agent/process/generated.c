@@ -454,23 +454,20 @@ static void watch_hotspot(struct watch *w, const uint64_t exports[HOTSPOT_EXPORT
  */
 static void seek_lists(struct generated *g, struct watch *w, struct uw_space *space)
 {
-	size_t n;
-	const struct uw_mapping *mappings = uw_space_mappings(space, &n);
-
 	w->n_lists = 0;
-	for (size_t i = 0; i < n && w->n_lists + 2 <= LISTS_MAX; i++) {
-		const struct module *module = mappings[i].user;
-		const struct uw_mapping *m;
+	for (const struct uw_mapping *m = uw_space_above(space, 0);
+	     m && w->n_lists + 2 <= LISTS_MAX; m = uw_space_above(space, m->end)) {
+		const struct module *module = m->user;
 		const struct found *found;
 
-		if (!module || module->kind != MODULE_FILE || !(mappings[i].prot & PROT_EXEC))
+		if (!module || module->kind != MODULE_FILE || !(m->prot & PROT_EXEC))
 			continue;
 		if (is_dump(module)) {
-			open_dump(g, w, &mappings[i]);
+			open_dump(g, w, m);
 			continue;
 		}
-		m = uw_space_resolved(space, mappings[i].start);
-		found = m && m->object ? find_in(g, module, m->object) : NULL;
+		(void)uw_space_resolved(space, m->start);
+		found = m->object ? find_in(g, module, m->object) : NULL;
 		for (size_t k = 0; found && k < 2; k++)
 			if (found->lists[k].addr)
 				w->lists[w->n_lists++] = (struct uw_dynamic_list){

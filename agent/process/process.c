@@ -21,6 +21,8 @@
  * later.
  */
 #define LINGER_NS UINT64_C(2000000000)
+/* Mappings that bound_mappings looks at. A library has data beside its code, so a few suffice. */
+#define NEAR 8
 
 struct process {
 	uint32_t pid;
@@ -29,7 +31,7 @@ struct process {
 	struct uw_space *space;
 	bool generates; /* as in struct thread, like files */
 	uint64_t files;
-	size_t next_forgotten; /* index of a mapping, see bound_mappings */
+	uint64_t next_forgotten; /* address of a mapping, see bound_mappings */
 };
 
 struct task {
@@ -111,12 +113,12 @@ size_t processes_count(const struct processes *p)
 void processes_note_modules(const struct processes *p)
 {
 	for (uint32_t i = 0; i < p->n_processes; i++) {
-		size_t n;
-		const struct uw_mapping *mappings = uw_space_mappings(p->processes[i].space, &n);
+		const struct uw_space *space = p->processes[i].space;
 
-		for (size_t j = 0; j < n; j++)
-			if (mappings[j].user)
-				modules_note(mappings[j].user);
+		for (const struct uw_mapping *m = uw_space_above(space, 0); m;
+		     m = uw_space_above(space, m->end))
+			if (m->user)
+				modules_note(m->user);
 	}
 }
 
@@ -156,14 +158,6 @@ static struct task *find_task(const struct processes *p, uint32_t tid)
 	return id == UW_HASH_NONE ? NULL : &p->tasks[id];
 }
 
-static size_t mappings_of(const struct uw_space *space)
-{
-	size_t n;
-
-	(void)uw_space_mappings(space, &n);
-	return n;
-}
-
 /*
  * Return whether n more mappings of all processes together would exceed the limit, and count them then.
  * The default, some 300 MB, is fifty times the mappings of a busy machine. Only a forged recording
@@ -188,22 +182,23 @@ static int bound_mappings(struct process *process)
 	int err = 0;
 
 	/* The new one may split an older one in two. */
-	for (;;) {
-		size_t n;
-		const struct uw_mapping *mappings = uw_space_mappings(process->space, &n),
-					*m = NULL;
+	while (!err && uw_space_n_mappings(process->space) + 2 > limits.mappings) {
+		uint64_t addr = process->next_forgotten;
+		const struct uw_mapping *m = NULL;
 
-		if (err || n + 2 <= limits.mappings)
-			return err;
 		limits_reach(mappings, 1);
-		for (size_t i = 0; i < 64; i++) {
-			m = &mappings[(process->next_forgotten + i) % n];
+		for (size_t i = 0; i < NEAR; i++) {
+			m = uw_space_above(process->space, addr);
+			if (!m)
+				m = uw_space_above(process->space, 0);
+			addr = m->end;
 			if (m->kind != UW_MAPPING_FILE || !(m->prot & PROT_EXEC))
 				break;
 		}
-		process->next_forgotten = (size_t)(m - mappings) + 1;
+		process->next_forgotten = m->end;
 		err = uw_space_unmap(process->space, m->start, m->end);
 	}
+	return err;
 }
 
 static void remove_all(struct processes *p, uint32_t pid);
@@ -230,7 +225,7 @@ static int add_process(struct processes *p, uint32_t pid, const char *comm, stru
 		uw_space_free(space);
 		return -ENOMEM;
 	}
-	p->n_mappings += mappings_of(space);
+	p->n_mappings += uw_space_n_mappings(space);
 	p->processes[p->n_processes++] =
 		(struct process){ .pid = pid, .comm = comm, .space = space };
 	return 0;
@@ -241,7 +236,7 @@ static void remove_process(struct processes *p, struct process *process)
 {
 	uint32_t id = (uint32_t)(process - p->processes), last = --p->n_processes;
 
-	p->n_mappings -= mappings_of(process->space);
+	p->n_mappings -= uw_space_n_mappings(process->space);
 	uw_space_free(process->space);
 	uw_hash_remove(&p->by_pid, hash_u64(0, process->pid), id);
 	if (id == last)
@@ -376,7 +371,7 @@ static int on_fork(struct processes *p, const struct event *event)
 		remove_all(p, event->pid);
 		parent = find_process(p, fork->parent_pid);
 		if (parent) {
-			if (too_many(p, mappings_of(parent->space)))
+			if (too_many(p, uw_space_n_mappings(parent->space)))
 				err = new_space(p, &space);
 			else
 				err = uw_space_share(parent->space, &space);
@@ -523,9 +518,9 @@ static int on_mapping(struct processes *p, const struct event *event)
 	if (err)
 		return err;
 	process = find_process(p, event->pid);
-	before = mappings_of(process->space);
+	before = uw_space_n_mappings(process->space);
 	err = map(p, process, event);
-	p->n_mappings += mappings_of(process->space) - before;
+	p->n_mappings += uw_space_n_mappings(process->space) - before;
 	return err;
 }
 
@@ -535,10 +530,8 @@ static int on_mapping(struct processes *p, const struct event *event)
  */
 static int on_generated(struct processes *p, const struct event *event)
 {
-	const struct uw_mapping *mappings;
 	struct uw_dynamic *dynamic;
 	struct process *process;
-	size_t n;
 	int err = need_process(p, event->pid);
 
 	if (err)
@@ -555,9 +548,9 @@ static int on_generated(struct processes *p, const struct event *event)
 	process = find_process(p, event->pid);
 	if (!uw_dynamic_is_names(dynamic))
 		uw_space_set_dynamic(process->space, dynamic);
-	mappings = uw_space_mappings(process->space, &n);
-	for (size_t i = 0; i < n; i++) {
-		struct module *module = mappings[i].user;
+	for (const struct uw_mapping *m = uw_space_above(process->space, 0); m;
+	     m = uw_space_above(process->space, m->end)) {
+		struct module *module = m->user;
 
 		if (module && module->kind == MODULE_JIT)
 			module_add_generated(module, dynamic);
@@ -579,7 +572,7 @@ int processes_event(struct processes *p, const struct event *event)
 		modules_process_changed(p->modules, event->pid);
 		process = find_process(p, event->pid);
 		if (process) {
-			p->n_mappings -= mappings_of(process->space);
+			p->n_mappings -= uw_space_n_mappings(process->space);
 			uw_space_clear(process->space);
 			process->generates = false;
 			process->files = p->n_events;

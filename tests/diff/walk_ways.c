@@ -96,12 +96,10 @@ static struct uw_space *space_of(unsigned int way, const struct kept *k)
 
 static void compile_all(struct uw_space *space)
 {
-	size_t n;
-	const struct uw_mapping *maps = uw_space_mappings(space, &n);
-
-	for (size_t i = 0; i < n; i++)
-		if (maps[i].object)
-			(void)uw_object_compile(maps[i].object);
+	for (const struct uw_mapping *m = uw_space_above(space, 0); m;
+	     m = uw_space_above(space, m->end))
+		if (m->object)
+			(void)uw_object_compile(m->object);
 }
 
 /* ---- comparing --------------------------------------------------------------------------- */

@@ -165,22 +165,19 @@ static void floor_free(void *self)
 
 static int ranges_of(struct walker *w, const struct uw_space *space, struct ranges *out)
 {
-	size_t n;
-	const struct uw_mapping *maps = uw_space_mappings(space, &n);
 	int err = 0;
 
-	out->all = calloc(n + 1, sizeof(*out->all));
+	out->all = calloc(uw_space_n_mappings(space) + 1, sizeof(*out->all));
 	if (!out->all)
 		return -ENOMEM;
-	for (size_t i = 0; i < n && !err; i++) {
-		struct range range = { .start = maps[i].start,
-				       .end = maps[i].end,
-				       .bias = maps[i].bias };
+	for (const struct uw_mapping *m = uw_space_above(space, 0); m && !err;
+	     m = uw_space_above(space, m->end)) {
+		struct range range = { .start = m->start, .end = m->end, .bias = m->bias };
 
-		if (!(maps[i].prot & PROT_EXEC))
+		if (!(m->prot & PROT_EXEC))
 			continue;
-		if (maps[i].object)
-			err = index_of(w, maps[i].object, &range.index);
+		if (m->object)
+			err = index_of(w, m->object, &range.index);
 		out->all[out->n++] = range;
 	}
 	return err;
@@ -195,12 +192,8 @@ static int floor_new(struct recording *recording, size_t life, void **self)
 	if (!err) {
 		w->recording = recording;
 		recording_resolve(recording);
-		for (size_t i = 0; i < recording->n_lives; i++) {
-			size_t in_life;
-
-			(void)uw_space_mappings(recording->lives[i].space, &in_life);
-			n += in_life;
-		}
+		for (size_t i = 0; i < recording->n_lives; i++)
+			n += uw_space_n_mappings(recording->lives[i].space);
 		w->lives = calloc(recording->n_lives, sizeof(*w->lives));
 		w->indexes = calloc(n + 1, sizeof(struct index *));
 		err = w->lives && w->indexes ? 0 : -ENOMEM;

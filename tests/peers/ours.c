@@ -66,12 +66,12 @@ static int for_objects(const struct recording *recording, object_fn fn)
 	int err = 0;
 
 	for (size_t i = 0; i < recording->n_spaces; i++) {
-		size_t n;
-		const struct uw_mapping *maps = uw_space_mappings(recording->spaces[i], &n);
+		const struct uw_space *space = recording->spaces[i];
 
-		for (size_t k = 0; k < n && err != -ENOMEM; k++)
-			if (maps[k].object)
-				err = fn(maps[k].object);
+		for (const struct uw_mapping *m = uw_space_above(space, 0); m && err != -ENOMEM;
+		     m = uw_space_above(space, m->end))
+			if (m->object)
+				err = fn(m->object);
 	}
 	return err == -ENOMEM ? err : 0;
 }

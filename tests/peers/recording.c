@@ -21,11 +21,9 @@ static bool is_file(const struct uw_mapping *m)
 /* Return whether the newer space has all files of the older one at the same places. */
 static bool goes_on(const struct uw_space *older, const struct uw_space *newer)
 {
-	size_t n;
-	const struct uw_mapping *maps = uw_space_mappings(older, &n);
-
-	for (size_t i = 0; i < n; i++) {
-		const struct uw_mapping *m = &maps[i], *now = uw_space_find(newer, m->start);
+	for (const struct uw_mapping *m = uw_space_above(older, 0); m;
+	     m = uw_space_above(older, m->end)) {
+		const struct uw_mapping *now = uw_space_find(newer, m->start);
 
 		if (is_file(m) && (m->prot & PROT_EXEC) &&
 		    (!now || now->user != m->user || now->start != m->start || now->end != m->end ||
@@ -187,15 +185,10 @@ void recording_free(struct recording *r)
 void recording_resolve(struct recording *r)
 {
 	for (size_t i = 0; i < r->n_spaces; i++) {
-		size_t n;
-		const struct uw_mapping *maps = uw_space_mappings(r->spaces[i], &n);
-
-		for (size_t k = 0; k < n; k++) {
-			struct uw_mapping *m = uw_space_at(r->spaces[i], maps[k].start);
-
-			if (m && m->prot & PROT_EXEC)
-				(void)uw_space_resolve(r->spaces[i], m);
-		}
+		for (const struct uw_mapping *m = uw_space_above(r->spaces[i], 0); m;
+		     m = uw_space_above(r->spaces[i], m->end))
+			if (m->prot & PROT_EXEC)
+				(void)uw_space_resolved(r->spaces[i], m->start);
 	}
 }
 
@@ -208,15 +201,14 @@ static int by_start(const void *a, const void *b)
 
 static int load(struct recording *r, struct life *life)
 {
-	size_t n;
-	const struct uw_mapping *maps = uw_space_mappings(life->space, &n);
+	size_t n = uw_space_n_mappings(life->space);
 
 	life->codes = calloc(n + 1, sizeof(*life->codes));
 	life->loaded = calloc(n + 1, sizeof(*life->loaded));
 	if (!life->codes || !life->loaded)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		const struct uw_mapping *m = &maps[i];
+	for (const struct uw_mapping *m = uw_space_above(life->space, 0); m;
+	     m = uw_space_above(life->space, m->end)) {
 		const struct image *image = NULL;
 		bool known = false;
 

@@ -34,18 +34,16 @@ static int map(struct uw_space *space, uint64_t start, uint64_t end, uint64_t of
 
 static bool is(const struct uw_space *space, size_t i, uint64_t start, uint64_t end, uint64_t off)
 {
-	size_t n;
-	const struct uw_mapping *m = uw_space_mappings(space, &n);
+	const struct uw_mapping *m = uw_space_above(space, 0);
 
-	return i < n && m[i].start == start && m[i].end == end && m[i].off == off;
+	for (; m && i; i--)
+		m = uw_space_above(space, m->end);
+	return m && m->start == start && m->end == end && m->off == off;
 }
 
 static size_t count(const struct uw_space *space)
 {
-	size_t n;
-
-	(void)uw_space_mappings(space, &n);
-	return n;
+	return uw_space_n_mappings(space);
 }
 
 static void test_mappings_replace_what_they_overlap(void)
@@ -132,17 +130,14 @@ static void test_many_changes_keep_it_true(void)
 /* Return whether the mappings are those of off_of, in which 0 means none. */
 static bool is_as(const struct uw_space *s, const uint64_t off_of[PAGES])
 {
-	const struct uw_mapping *m;
 	uint64_t page = 0;
-	size_t n;
 
-	m = uw_space_mappings(s, &n);
-	for (size_t i = 0; i < n; i++) {
-		for (; page < m[i].start >> 12; page++)
+	for (const struct uw_mapping *m = uw_space_above(s, 0); m; m = uw_space_above(s, m->end)) {
+		for (; page < m->start >> 12; page++)
 			if (off_of[page])
 				return false;
-		for (; page < m[i].end >> 12; page++)
-			if (off_of[page] != m[i].off + (page << 12) - m[i].start)
+		for (; page < m->end >> 12; page++)
+			if (off_of[page] != m->off + (page << 12) - m->start)
 				return false;
 	}
 	for (; page < PAGES; page++)
@@ -190,27 +185,6 @@ static void test_any_order_of_many_mappings(void)
 		CHECK(right && is_as(s, off_of), "as the last changes say");
 		uw_space_free(s);
 	}
-}
-
-/* With 65,000 mappings in one process, reading its records took seconds. */
-static void test_mapping_downwards_moves_nothing(void)
-{
-	const struct uw_mapping *last = NULL;
-	struct uw_space *s = NULL;
-	unsigned int moved = 0;
-
-	CHECK(uw_space_new(EM_X86_64, NULL, NULL, &s) == 0, "new");
-	for (uint64_t i = 0; i < 10000; i++) {
-		(void)map(s, (20000 - 2 * i) << 12, (20001 - 2 * i) << 12, i << 12);
-		moved += uw_space_find(s, 20000 << 12) != last;
-		last = uw_space_find(s, 20000 << 12);
-	}
-	/* Some tens of times at first, then once each time that the number doubles. */
-	CHECK(count(s) == 10000 && moved < 100, "the last one stays where it is");
-	for (uint64_t i = 0; i < 5000; i++)
-		(void)uw_space_unmap(s, (20000 - 2 * i) << 12, (20001 - 2 * i) << 12);
-	CHECK(count(s) == 5000 && is(s, 4999, 10000 << 12, 10001 << 12, 5000 << 12), "half of it");
-	uw_space_free(s);
 }
 
 static void test_objects_follow_their_mappings(void)
@@ -262,16 +236,16 @@ static void test_shared_mappings_are_copied_when_they_change(void)
 {
 	struct uw_space *parent = NULL, *first = NULL, *second = NULL;
 	const struct uw_mapping *of_parent;
-	size_t n;
 
 	CHECK(uw_space_new(EM_X86_64, give_own, NULL, &parent) == 0, "a space");
 	CHECK(!map(parent, 0x1000, 0x2000, 0) && !map(parent, 0x3000, 0x4000, 0), "two mappings");
 	CHECK(!uw_space_share(parent, &first) && !uw_space_share(parent, &second), "children");
-	of_parent = uw_space_mappings(parent, &n);
-	CHECK(uw_space_mappings(first, &n) == of_parent && n == 2, "share them");
-	CHECK(!uw_space_own(parent) && uw_space_mappings(parent, &n) == of_parent,
+	of_parent = uw_space_find(parent, 0x1000);
+	CHECK(uw_space_find(first, 0x1000) == of_parent && count(first) == 2, "share them");
+	CHECK(!uw_space_own(parent) && uw_space_find(parent, 0x1000) == of_parent,
 	      "the parent goes on with them");
-	CHECK(!uw_space_own(first) && uw_space_mappings(first, &n) != of_parent && n == 2,
+	CHECK(!uw_space_own(first) && uw_space_find(first, 0x1000) != of_parent &&
+		      count(first) == 2,
 	      "a child that runs has its own");
 	CHECK(!map(parent, 0x5000, 0x6000, 0) && count(parent) == 3 && count(first) == 2 &&
 		      count(second) == 2,
@@ -295,7 +269,6 @@ int main(void)
 	test_mappings_replace_what_they_overlap();
 	test_many_changes_keep_it_true();
 	test_any_order_of_many_mappings();
-	test_mapping_downwards_moves_nothing();
 	test_objects_follow_their_mappings();
 	return check_done();
 }

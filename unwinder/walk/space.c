@@ -1,18 +1,18 @@
 /*
- * unwinder/walk/space.c: an address space: the mappings of one process, sorted, and the objects
- * that they show.
+ * unwinder/walk/space.c: an address space: the mappings of one process and the objects that they
+ * show.
  */
 #include "unwinder/walk/space.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "unwinder/arch/arch.h"
 #include "unwinder/dynamic/dynamic.h"
 #include "unwinder/rule/object.h"
+#include "unwinder/walk/mappings.h"
 
 struct uw_space {
 	uint64_t id;
@@ -20,11 +20,8 @@ struct uw_space {
 	uint16_t machine;
 	uw_resolve_fn resolve;
 	void *ctx;
-	/* sorted by start, without overlaps; owned, with the room around */
-	struct uw_mapping *maps;
-	size_t n;
-	size_t front, back; /* how many mappings there is room for before and after maps */
-	/* how many spaces share maps; owned by all of them; NULL: not shared */
+	struct uw_mappings maps;
+	/* how many spaces share what maps points to; owned by all of them; NULL: not shared */
 	size_t *sharers;
 	bool lent;			    /* maps belonged to another space first */
 	const struct uw_steppers *steppers; /* borrowed */
@@ -60,42 +57,23 @@ int uw_space_new(uint16_t machine, uw_resolve_fn resolve, void *ctx, struct uw_s
 	return 0;
 }
 
-/* Free the array that maps lies in. References to objects are left to the caller. */
-static void free_array(struct uw_space *space)
-{
-	if (space->maps)
-		free(space->maps - space->front);
-	space->maps = NULL;
-	space->n = space->front = space->back = 0;
-}
-
-static void put_objects(const struct uw_space *space)
-{
-	for (size_t i = 0; i < space->n; i++)
-		uw_object_put(space->maps[i].object);
-}
-
 /* Stop sharing mappings. The last space that shares them frees them. */
 static void leave_maps(struct uw_space *space)
 {
 	if (!--*space->sharers) {
-		put_objects(space);
 		free(space->sharers);
-		free_array(space);
+		uw_mappings_fini(&space->maps);
 	}
 	space->sharers = NULL;
 	space->lent = false;
-	space->maps = NULL;
-	space->n = space->front = space->back = 0;
+	space->maps = (struct uw_mappings){ 0 };
 }
 
 void uw_space_clear(struct uw_space *space)
 {
 	if (space->sharers)
 		leave_maps(space);
-	put_objects(space);
-	space->back += space->n;
-	space->n = 0;
+	uw_mappings_fini(&space->maps);
 	space->top = 0;
 	uw_dynamic_put(space->dynamic);
 	space->dynamic = NULL;
@@ -107,28 +85,14 @@ void uw_space_free(struct uw_space *space)
 	if (!space)
 		return;
 	uw_space_clear(space);
-	free_array(space);
 	free(space);
-}
-
-/* Copy the mappings, with references to their objects. NULL: no memory. */
-static struct uw_mapping *copy_maps(const struct uw_space *space)
-{
-	struct uw_mapping *maps = malloc((space->n ? space->n : 1) * sizeof(*maps));
-
-	for (size_t i = 0; maps && i < space->n; i++) {
-		maps[i] = space->maps[i];
-		if (maps[i].object)
-			uw_object_get(maps[i].object);
-	}
-	return maps;
 }
 
 /* Make maps this space's alone, before it is changed. */
 static int own(struct uw_space *space)
 {
-	struct uw_mapping *maps;
-	size_t n = space->n;
+	struct uw_mappings maps;
+	int err;
 
 	if (!space->sharers)
 		return 0;
@@ -138,12 +102,11 @@ static int own(struct uw_space *space)
 		space->lent = false;
 		return 0;
 	}
-	maps = copy_maps(space);
-	if (!maps)
-		return -ENOMEM;
+	err = uw_mappings_copy(&space->maps, &maps);
+	if (err)
+		return err;
 	leave_maps(space);
 	space->maps = maps;
-	space->n = n;
 	changed(space);
 	return 0;
 }
@@ -176,7 +139,7 @@ int uw_space_share(struct uw_space *space, struct uw_space **out)
 {
 	struct uw_space *copy;
 
-	if (!space->n)
+	if (!space->maps.n)
 		return uw_space_copy(space, out);
 	if (!space->sharers) {
 		space->sharers = malloc(sizeof(*space->sharers));
@@ -196,16 +159,16 @@ int uw_space_share(struct uw_space *space, struct uw_space **out)
 int uw_space_copy(const struct uw_space *space, struct uw_space **out)
 {
 	struct uw_space *copy = begin_copy(space);
+	int err;
 
 	if (!copy)
 		return -ENOMEM;
 	copy->sharers = NULL;
 	copy->lent = false;
-	copy->front = copy->back = 0;
-	copy->maps = copy_maps(space);
-	if (!copy->maps) {
+	err = uw_mappings_copy(&space->maps, &copy->maps);
+	if (err) {
 		free(copy);
-		return -ENOMEM;
+		return err;
 	}
 	finish_copy(copy, out);
 	return 0;
@@ -237,160 +200,33 @@ void uw_space_use(struct uw_space *space, const struct uw_steppers *steppers)
 	changed(space);
 }
 
-/* Return the index of the first mapping that ends above addr. */
-static size_t first_above(const struct uw_space *space, uint64_t addr)
-{
-	size_t low = 0, high = space->n;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (space->maps[middle].end <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 struct uw_mapping *uw_space_at(struct uw_space *space, uint64_t addr)
 {
-	size_t i = first_above(space, addr);
+	struct uw_mapping *m = uw_mappings_above(&space->maps, addr);
 
-	return i < space->n && space->maps[i].start <= addr ? &space->maps[i] : NULL;
+	return m && m->start <= addr ? m : NULL;
 }
 
 const struct uw_mapping *uw_space_find(const struct uw_space *space, uint64_t addr)
 {
-	size_t i = first_above(space, addr);
+	const struct uw_mapping *m = uw_mappings_above(&space->maps, addr);
 
-	return i < space->n && space->maps[i].start <= addr ? &space->maps[i] : NULL;
+	return m && m->start <= addr ? m : NULL;
 }
 
 void uw_space_gap(const struct uw_space *space, uint64_t addr, uint64_t *start, uint64_t *end)
 {
-	size_t i = first_above(space, addr);
-
-	*start = i ? space->maps[i - 1].end : 0;
-	*end = i < space->n ? space->maps[i].start : UINT64_MAX;
+	uw_mappings_gap(&space->maps, addr, start, end);
 }
 
-const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t *n)
+const struct uw_mapping *uw_space_above(const struct uw_space *space, uint64_t addr)
 {
-	*n = space->n;
-	return space->maps;
+	return uw_mappings_above(&space->maps, addr);
 }
 
-/*
- * Return whether a change at i moves the mappings before it, not those after it. mmap() allocates
- * downwards, so a process with tens of thousands of mappings mostly adds one before all others; the
- * ones after it then stay where they are. If there are few mappings, moving them is faster than the
- * other way is worth.
- */
-static bool moves_front(const struct uw_space *space, size_t i)
+size_t uw_space_n_mappings(const struct uw_space *space)
 {
-	return space->n > 64 && i < space->n / 2;
-}
-
-/* Make room for so many more mappings around i, on the side that moves. */
-static int make_room(struct uw_space *space, size_t i, size_t more)
-{
-	bool at_front = moves_front(space, i);
-	size_t *here = at_front ? &space->front : &space->back;
-	size_t *other = at_front ? &space->back : &space->front;
-	size_t size = space->front + space->n + space->back, extra;
-	struct uw_mapping *array;
-
-	if (more <= *here)
-		return 0;
-	/* Many mappings were removed on the other side: half of that room serves here. */
-	if (*other / 2 >= more && *other > space->n) {
-		extra = *other / 2;
-		array = at_front ? space->maps + extra : space->maps - extra;
-		memmove(array, space->maps, space->n * sizeof(*array));
-		*other -= extra;
-	} else {
-		extra = space->n + more + 14;
-		array = malloc((size + extra) * sizeof(*array));
-		if (!array)
-			return -ENOMEM;
-		array += space->front + (at_front ? extra : 0);
-		if (space->n)
-			memcpy(array, space->maps, space->n * sizeof(*array));
-		if (space->maps)
-			free(space->maps - space->front);
-	}
-	space->maps = array;
-	*here += extra;
-	return 0;
-}
-
-/* Open a slot at i. There is room on one side at least. */
-static void open_slot(struct uw_space *space, size_t i)
-{
-	if ((moves_front(space, i) && space->front) || !space->back) {
-		memmove(space->maps - 1, space->maps, i * sizeof(*space->maps));
-		space->maps--;
-		space->front--;
-	} else {
-		memmove(&space->maps[i + 1], &space->maps[i],
-			(space->n - i) * sizeof(*space->maps));
-		space->back--;
-	}
-	space->n++;
-}
-
-/* Close the slots [i, last). */
-static void close_slots(struct uw_space *space, size_t i, size_t last)
-{
-	size_t gone = last - i;
-
-	if (i < space->n - last) {
-		memmove(&space->maps[gone], space->maps, i * sizeof(*space->maps));
-		space->maps += gone;
-		space->front += gone;
-	} else {
-		memmove(&space->maps[i], &space->maps[last],
-			(space->n - last) * sizeof(*space->maps));
-		space->back += gone;
-	}
-	space->n -= gone;
-}
-
-/*
- * Remove [start, end) from the mappings. There must be room for one more. Return the index where a
- * mapping of that range would be inserted.
- */
-static size_t cut(struct uw_space *space, uint64_t start, uint64_t end)
-{
-	size_t i = first_above(space, start), last;
-
-	if (i < space->n && space->maps[i].start < start) {
-		struct uw_mapping *m = &space->maps[i];
-
-		if (m->end > end) { /* it extends beyond both ends: two mappings now */
-			open_slot(space, i + 1);
-			m = &space->maps[i];
-			m[1] = *m;
-			m[1].start = end;
-			m[1].off += end - m->start;
-			if (m->object)
-				uw_object_get(m->object);
-			m->end = start;
-			return i + 1;
-		}
-		m->end = start;
-		i++;
-	}
-	for (last = i; last < space->n && space->maps[last].end <= end; last++)
-		uw_object_put(space->maps[last].object);
-	if (last > i)
-		close_slots(space, i, last);
-	if (i < space->n && space->maps[i].start < end) {
-		space->maps[i].off += end - space->maps[i].start;
-		space->maps[i].start = end;
-	}
-	return i;
+	return space->maps.n;
 }
 
 /* Set the mapping's object and bias, if the two fit. Takes over one reference to object. */
@@ -416,21 +252,20 @@ static void attach(const struct uw_space *space, struct uw_mapping *mapping,
 int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping)
 {
 	struct uw_mapping new = *mapping;
-	size_t i;
 	int err;
 
 	if (new.start >= new.end)
 		return -EINVAL;
 	err = own(space);
-	if (!err)
-		err = make_room(space, first_above(space, new.start), 2);
 	if (err)
 		return err;
 	if (new.object)
 		attach(space, &new, uw_object_get(new.object));
-	i = cut(space, new.start, new.end);
-	open_slot(space, i);
-	space->maps[i] = new;
+	err = uw_mappings_set(&space->maps, &new);
+	if (err) {
+		uw_object_put(new.object);
+		return err;
+	}
 	if (new.end > space->top)
 		space->top = new.end;
 	changed(space);
@@ -439,7 +274,7 @@ int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping)
 
 int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end)
 {
-	size_t i;
+	const struct uw_mapping *first;
 	int err;
 
 	if (start >= end)
@@ -448,17 +283,15 @@ int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end)
 	 * If nothing was mapped there, as for each new block of a heap, caches of the space stay
 	 * valid.
 	 */
-	i = first_above(space, start);
-	if (i == space->n || space->maps[i].start >= end)
+	first = uw_mappings_above(&space->maps, start);
+	if (!first || first->start >= end)
 		return 0;
 	err = own(space);
 	if (!err)
-		err = make_room(space, i, 1);
-	if (err)
-		return err;
-	(void)cut(space, start, end);
-	changed(space);
-	return 0;
+		err = uw_mappings_remove(&space->maps, start, end);
+	if (!err)
+		changed(space);
+	return err;
 }
 
 struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *mapping)

@@ -101,9 +101,7 @@ static bool same_files(const struct seen *seen, const struct thread *thread)
 static int note_all(struct raw_files *files, const struct thread *thread)
 {
 	uint64_t hash = hash_u64(thread->pid, thread->files);
-	const struct uw_mapping *mappings;
 	uint32_t id = UW_HASH_FIND(k, &files->by_seen, hash, same_files(&files->seen[k], thread));
-	size_t n;
 	int err = 0;
 
 	if (id != UW_HASH_NONE)
@@ -114,9 +112,9 @@ static int note_all(struct raw_files *files, const struct thread *thread)
 	if (uw_hash_add(&files->by_seen, hash, (uint32_t)files->n_seen))
 		return -ENOMEM;
 	files->n_seen++;
-	mappings = uw_space_mappings(thread->space, &n);
-	for (size_t i = 0; !err && i < n; i++)
-		err = weigh(files, &mappings[i], false);
+	for (const struct uw_mapping *m = uw_space_above(thread->space, 0); m && !err;
+	     m = uw_space_above(thread->space, m->end))
+		err = weigh(files, m, false);
 	return err;
 }
 

@@ -217,11 +217,9 @@ CASES += [
     Case('maps-inherited', '65,000 mappings, and 30 children with as many', with_file('mappings', 'many', '30')),
     Case('maps-forked', 'a process of 65,000 mappings that forks all the time', with_file('mappings', 'many-forks'), 'mappings'),
     Case('maps-flood', 'a file that is mapped and unmapped without pause', with_file('mappings', 'flood'), 'mappings'),
-    Case('maps-come-and-go', '60,000 mappings made and dropped at once', with_file('mappings', 'come-and-go'),
-         known='each mapping moves those behind it: samples wait'),
+    Case('maps-come-and-go', '60,000 mappings made and dropped at once', with_file('mappings', 'come-and-go'), 'mappings'),
     Case('maps-offsets', 'code at 8,000 offsets of a sparse file without headers', with_file('mappings', 'offsets'), 'mappings'),
-    Case('maps-protections', 'pages that become executable and not, one by one', attack('mappings', 'protections'),
-         known='each mapping moves those behind it: samples wait'),
+    Case('maps-protections', 'pages that become executable and not, one by one', attack('mappings', 'protections'), 'mappings'),
     # ---- generated code
     Case('map-link', 'a perf map that is a link to a secret', attack('generated', 'planted', '/etc/shadow'), 'generated'),
     Case('map-device', 'a perf map that is /dev/zero', attack('generated', 'planted', '/dev/zero'), 'generated'),
