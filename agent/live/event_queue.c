@@ -25,25 +25,53 @@ static const char *text_of(const struct event *event)
 	return event->type == EVENT_COMM ? event->comm.comm : NULL;
 }
 
-/* Return the bytes that a copy of the event takes, with its string. */
+/* Return the bytes of an event that its type uses: most are far smaller than one of a sample. */
+static size_t used(const struct event *event)
+{
+	const size_t head = offsetof(struct event, mapping);
+
+	switch (event->type) {
+	case EVENT_MAPPING:
+		return head + sizeof(event->mapping);
+	case EVENT_EXEC:
+	case EVENT_EXIT:
+		return head;
+	case EVENT_FORK:
+		return head + sizeof(event->fork);
+	case EVENT_COMM:
+		return head + sizeof(event->comm);
+	case EVENT_CGROUP:
+		return head + sizeof(event->cgroup);
+	case EVENT_FREED:
+		return head + sizeof(event->freed);
+	case EVENT_LOST:
+		return head + sizeof(event->lost);
+	case EVENT_SAMPLE:
+	case EVENT_GENERATED:
+		break;
+	}
+	return sizeof(*event);
+}
+
+/* Return the bytes that a copy of the event takes, with its string and its item. */
 static size_t size_of(const struct event *event)
 {
 	const char *text = text_of(event);
 
-	return sizeof(*event) + (text ? strlen(text) + 1 : 0);
+	return sizeof(struct live_item) + used(event) + (text ? strlen(text) + 1 : 0);
 }
 
 /* Allocate the event and its string as one block, so that one free() releases both. */
 int live_queue_event(struct live_queue *queue, const struct event *event)
 {
-	struct event *copy = malloc(size_of(event));
+	struct event *copy = malloc(size_of(event) - sizeof(struct live_item));
 	int err;
 
 	if (!copy)
 		return -ENOMEM;
-	*copy = *event;
+	memcpy(copy, event, used(event));
 	if (text_of(event)) {
-		char *text = (char *)(copy + 1);
+		char *text = (char *)copy + used(event);
 
 		strcpy(text, text_of(event));
 		if (event->type == EVENT_MAPPING)
@@ -59,6 +87,11 @@ int live_queue_event(struct live_queue *queue, const struct event *event)
 	else
 		queue->bytes += size_of(copy);
 	return err;
+}
+
+void live_queue_read(const struct event *queued, struct event *out)
+{
+	memcpy(out, queued, used(queued));
 }
 
 int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,

@@ -17,7 +17,11 @@ struct live_item {
 	uint64_t time_ns; /* this and order come first: see agent/time_heap.h */
 	/* Among equal times: events before samples, then in the order in which they were added. */
 	uint64_t order;
-	struct event *event;   /* with its strings, from malloc; NULL: a sample */
+	/*
+	 * With its strings, from malloc; NULL: a sample. Only what its type uses is there, so it is
+	 * copied by live_queue_read.
+	 */
+	struct event *event;
 	const uint8_t *record; /* of a sample, in the ring */
 	uint64_t slot;	       /* the caller's number for the record */
 	/* The sample of a thread that waited, from malloc. record is NULL then. */
@@ -27,11 +31,13 @@ struct live_item {
 struct live_queue {	       /* all zero: an empty queue */
 	struct time_heap heap; /* of struct live_item */
 	uint64_t n_pushed;
-	size_t bytes; /* size of the copied events */
+	size_t bytes; /* of the copied events and their items */
 };
 
 /* Add a copy of the event and its strings. A mapping's image is not copied. -ENOMEM. */
 int live_queue_event(struct live_queue *queue, const struct event *event);
+/* Copy an event that was taken from a queue. The strings stay where they are. */
+void live_queue_read(const struct event *queued, struct event *out);
 /* Add a sample whose record stays in the ring. -ENOMEM. */
 int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,
 		      uint64_t slot);

@@ -91,6 +91,28 @@ int live_enqueue(void *ctx, const struct event *event)
 	return live_queue_event(&live->queue, &copy);
 }
 
+/* Queue the name that is held. */
+static int queue_name(struct live *live)
+{
+	const struct event *name = live_rename_take(&live->rename);
+
+	return name ? live_enqueue(live, name) : 0;
+}
+
+/* Queue an event, but hold a name until it is known that no other one follows at once. */
+static int add_event(struct live *live, const struct event *event)
+{
+	int err;
+
+	if (live_rename_replace(&live->rename, event))
+		return 0;
+	err = queue_name(live);
+	if (err || event->type != EVENT_COMM)
+		return err ? err : live_enqueue(live, event);
+	live_rename_hold(&live->rename, event);
+	return 0;
+}
+
 /*
  * Callback of live_sideband_drain: decode a record and put its events into the queue. Records of
  * processes that are not selected are only counted.
@@ -110,7 +132,7 @@ static int on_record(void *ctx, struct perf_event_header *record, const struct l
 	for (size_t i = 0; i < n; i++) {
 		int err = live_selected_drops(&live->selected, &events[i])
 				  ? 0
-				  : live_enqueue(live, &events[i]);
+				  : add_event(live, &events[i]);
 
 		if (err)
 			return err;
@@ -341,6 +363,8 @@ int live_drain(struct live *live)
 		live_file_ids_sweep(live->file_ids, now);
 	err = live_sideband_drain(live->sideband, live->selected.others ? note_fork : NULL,
 				  on_record, live);
+	if (!err)
+		err = queue_name(live);
 	live_bpf_reading(live->bpf);
 	if (!err)
 		err = scan_ring(live);

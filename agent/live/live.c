@@ -27,7 +27,7 @@
 #define WATCH_NS (20 * MS) /* between two checks whether a selected process is alive */
 
 /* While the queue holds so many bytes of side-band events, the rest stays in the kernel's rings. */
-#define QUEUE_BYTES_MAX (64u << 20)
+#define QUEUE_BYTES_MAX (32u << 20)
 
 /* While a long backlog is delivered, drain the rings so often that none of them overflows. */
 #define DRAIN_EVERY_NS (20 * MS)
@@ -63,7 +63,7 @@ static bool take(struct live *live, uint64_t now, struct event *event)
 			return false;
 		}
 		live->held = item.event;
-		*event = *item.event;
+		live_queue_read(item.event, event);
 	} else {
 		const struct capture_head *head = item.wait ? item.wait : (const void *)item.record;
 

@@ -10,6 +10,7 @@
 #include "agent/live/event_queue.h"
 #include "agent/live/live.h"
 #include "agent/live/online.h"
+#include "agent/live/rename.h"
 #include "agent/live/ring.h"
 #include "agent/live/selected.h"
 #include "agent/live/slots.h"
@@ -33,6 +34,7 @@ struct live {
 	struct live_file_ids *file_ids; /* NULL: the kernel reports the build-ids of mappings */
 	struct live_ring ring;
 	struct live_queue queue;
+	struct live_rename rename; /* of the record before, while the side-band is read */
 	struct live_off_cpu off_cpu;
 	uint64_t off_cpu_min_ns;
 	uint64_t tick_ns;
