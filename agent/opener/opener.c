@@ -115,13 +115,7 @@ static int open_beside(const char *directory, const char *path, int *fd)
 	return *base ? places_open_below(directory, base, fd) : -ENOENT;
 }
 
-/*
- * Return whether an open file is the one that the kernel mapped, by all the numbers that the kernel
- * reported. If the record with the inode was lost, accept a file with a build-id of at least 16
- * bytes: the reader compares the build-id, and a stranger cannot know the build-id of a file that
- * he cannot read.
- */
-static bool is_mapped(const struct opener_file *file, int fd)
+bool places_is_mapped(const struct opener_file *file, int fd)
 {
 	struct stat st;
 	long generation = 0;
@@ -148,7 +142,7 @@ static int open_path(int root, const struct opener_file *file, const struct open
 	if (err == -EACCES && user && !file->named) {
 		if (places_open_at(root, file->path, LINKS_FOLLOWED, NULL, &opened))
 			return err;
-		if (is_mapped(file, opened))
+		if (places_is_mapped(file, opened))
 			err = 0;
 		else
 			(void)close(opened);

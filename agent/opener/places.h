@@ -59,6 +59,13 @@ int places_open_inode(const struct opener_file *file, int *fd);
  */
 int places_open_mapped(const struct opener_file *file, const struct opener_user *user, int *fd);
 /*
+ * Return whether an open file is the one that the kernel mapped, by all the numbers that the kernel
+ * reported. If the record with the inode was lost, accept a file with a build-id of at least 16
+ * bytes: the reader compares the build-id, and a stranger cannot know the build-id of a file that
+ * he cannot read.
+ */
+bool places_is_mapped(const struct opener_file *file, int fd);
+/*
  * Write ".build-id/ab/cdef…" and suffix, the layout of debug directories. -ENOENT: no build-id;
  * -ENAMETOOLONG: room is too small.
  */

@@ -372,6 +372,16 @@ static int open_next(struct request_server *s, struct opener *opener, const stru
 }
 
 /*
+ * Return whether the open file is the one that the kernel mapped, and the kernel found no build-id in
+ * it. If it is no code either, all other candidates are this file, too.
+ */
+static bool is_last(const struct opener *opener, const struct request *r, int fd)
+{
+	return opener->live && r->what == REQUEST_OPEN && !r->file.build_id.size &&
+	       places_is_mapped(&r->file, fd);
+}
+
+/*
  * Open candidates until one can be code, or is a jitdump file and asked for by name. -ENOTSUP: there
  * are candidates, but none can.
  */
@@ -379,9 +389,10 @@ static int open_code(struct request_server *s, struct opener *opener, const stru
 		     struct reply *reply)
 {
 	unsigned int next = (unsigned int)r->next;
-	int refused = 0, err;
+	bool last = false;
+	int refused = 0, err = 0;
 
-	for (;;) {
+	while (!last) {
 		err = open_next(s, opener, r, &next, reply);
 		if (err)
 			break;
@@ -389,6 +400,7 @@ static int open_code(struct request_server *s, struct opener *opener, const stru
 			refused = 0;
 			break;
 		}
+		last = is_last(opener, r, reply->fd);
 		refused = only_code(0, r->file.elf_off, &reply->fd);
 		if (!refused)
 			break;

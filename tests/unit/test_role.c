@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -198,6 +199,28 @@ static void test_only_code_is_given_out(void)
 	opener_free(opener);
 }
 
+/* A program can map files that are no code one after the other: each is opened once. */
+static void test_the_mapped_file_is_the_last_candidate(void)
+{
+	struct opener_options options = { .live = true };
+	struct opener_file file = { .pid = (uint32_t)getpid(), .path = in_dir("secret") };
+	unsigned int next = 0, next_of_another = 0;
+	struct opener *opener;
+	struct stat st;
+	int fd;
+
+	CHECK(!opener_new(&options, &opener), "opener_new");
+	CHECK(!stat(file.path, &st), "stat");
+	file.major = major(st.st_dev);
+	file.minor = minor(st.st_dev);
+	file.inode = st.st_ino + 1;
+	CHECK(opener_open(opener, &file, &next_of_another, &fd) == -ENOTSUP, "another file");
+	file.inode = st.st_ino;
+	CHECK(opener_open(opener, &file, &next, &fd) == -ENOTSUP && next < next_of_another,
+	      "the mapped file: no further candidate is tried");
+	opener_free(opener);
+}
+
 /* What a worker that was taken over could send. */
 static void test_bad_requests_are_refused(struct channels *channels)
 {
@@ -242,6 +265,7 @@ static void test_opener_in_its_own_process(void)
 	channels_ask(channels);
 	request_use(channels);
 	test_only_code_is_given_out();
+	test_the_mapped_file_is_the_last_candidate();
 	test_bad_requests_are_refused(channels);
 	test_only_code_is_given_out();
 	request_use(NULL);
