@@ -3,6 +3,7 @@
  */
 #include "agent/pipeline/pipeline.h"
 
+#include "agent/clock.h"
 #include "agent/ending.h"
 #include "agent/limits.h"
 #include "agent/pipeline/pipeline_internal.h"
@@ -14,6 +15,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+/*
+ * If the events of mappings come so late, samples wait behind them: files are not opened then until a
+ * sample needs them. A program can map tens of thousands of files a second.
+ */
+#define LATE_NS	      UINT64_C(500000000)
 #define COMPILE_EVERY 256 /* samples between two checks for objects that are worth a table */
 
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
@@ -283,6 +289,9 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 			err = take_found(p, &found);
 		break;
 	case EVENT_MAPPING:
+		modules_hurry(p->modules, p->options.live && now_ns() > event->time_ns + LATE_NS);
+		forget_ended(p);
+		break;
 	case EVENT_COMM:
 		forget_ended(p);
 		break;

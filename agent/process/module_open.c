@@ -341,12 +341,14 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 		return NULL;
 	if (k->module.state != MODULE_NOT_OPENED)
 		return k->module.object ? uw_object_get(k->module.object) : NULL;
+	modules->n_open -= k->fd >= 0;
 	if (k->image)
 		err = uw_object_open_image(k->image, k->image_size, &object);
 	else if (k->module.kind == MODULE_VDSO)
 		err = open_own_vdso(modules, k, &object);
 	else
 		err = open_object(modules, k, &object);
+	modules->n_open += k->fd >= 0;
 	if (err && err != -ENOMEM && !k->image && !open_from_memory(modules, k, &object))
 		err = 0;
 	if ((state_of(err) == MODULE_MISSING || state_of(err) == MODULE_REPLACED) &&

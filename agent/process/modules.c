@@ -224,6 +224,11 @@ void modules_free(struct modules *modules)
 	free(modules);
 }
 
+void modules_hurry(struct modules *modules, bool hurry)
+{
+	modules->hurry = hurry;
+}
+
 struct module *modules_kernel(struct modules *modules)
 {
 	return &modules->kernel->module;
@@ -363,7 +368,9 @@ static void set_place(const struct modules *modules, struct known *k, uint32_t p
 		      const struct event_mapping *mapping)
 {
 	k->pid = pid;
-	if (modules->opener && (k->module.kind == MODULE_FILE || k->module.kind == MODULE_JIT))
+	k->user = (struct opener_user){ .known = false };
+	if (modules->opener &&
+	    ((k->module.kind == MODULE_FILE && !modules->hurry) || k->module.kind == MODULE_JIT))
 		opener_user_of(modules->opener, pid, &k->user);
 	k->start = mapping->start;
 	k->end = mapping->end;
@@ -379,7 +386,7 @@ static void set_place(const struct modules *modules, struct known *k, uint32_t p
 static void try_again(struct modules *modules, struct known *k, uint32_t pid,
 		      const struct event_mapping *mapping)
 {
-	if (!k->open_error || k->fd >= 0 || k->module.state != MODULE_NOT_OPENED)
+	if (!k->open_error || k->fd >= 0 || k->module.state != MODULE_NOT_OPENED || modules->hurry)
 		return;
 	k->n_mapped_unopened++;
 	if (k->n_mapped_unopened > TRIES_MAX && k->n_mapped_unopened & (k->n_mapped_unopened - 1))
@@ -566,11 +573,18 @@ void modules_unpark(struct modules *modules, const struct module *module)
 
 	if (!k->parked)
 		return;
-	modules->n_open -= k->fd >= 0;
 	look_again(k);
 	k->for_names = true;
 	uw_object_put(modules_resolve(modules, &mapping));
 	k->for_names = false;
+}
+
+/* Hold a mapped file open, because it may be gone when a sample needs it. */
+static void hold(struct modules *modules, struct known *k)
+{
+	if (modules->hurry)
+		return;
+	k->open_error = modules_open_next(modules, k);
 	modules->n_open += k->fd >= 0;
 }
 
@@ -582,8 +596,7 @@ static void hold_again(struct modules *modules, struct known *k, uint32_t pid,
 	if (k->fd >= 0)
 		return;
 	set_place(modules, k, pid, mapping);
-	k->open_error = modules_open_next(modules, k);
-	modules->n_open += k->fd >= 0;
+	hold(modules, k);
 }
 
 /* Copy the vDSO's bytes, if the source has them. -ENOMEM. */
@@ -672,8 +685,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	if (kind == MODULE_VDSO && copy_image(k, mapping))
 		return NULL;
 	if (kind == MODULE_FILE && modules->pin)
-		k->open_error = modules_open_next(modules, k);
-	modules->n_open += k->fd >= 0;
+		hold(modules, k);
 	return &k->module;
 }
 

@@ -51,6 +51,12 @@ void modules_want(const struct modules *modules);
 struct module *modules_get(struct modules *modules, uint32_t pid,
 			   const struct event_mapping *mapping);
 
+/*
+ * While modules hurry, they do not open the file of a new mapping: it is opened when a sample needs
+ * it. At first they do not hurry.
+ */
+void modules_hurry(struct modules *modules, bool hurry);
+
 /* Say that a process has begun, ended, or runs another program: it may see other files now. */
 void modules_process_changed(struct modules *modules, uint32_t pid);
 

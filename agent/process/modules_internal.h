@@ -86,6 +86,7 @@ struct modules {
 	uint32_t *waiting;  /* ids of modules for which a table does not pay yet */
 	size_t n_waiting, room_waiting;
 	bool said_origin;
+	bool hurry; /* see modules_hurry */
 	struct {
 		uint32_t pid; /* 0: none */
 		uint64_t view;

@@ -136,6 +136,29 @@ static void test_unused_files_are_closed(struct modules *modules)
 	CHECK(resolves(modules, map(modules, 0)), "and mapped again");
 }
 
+/* A recorder that is late opens a file only when a sample needs it. */
+static void test_a_file_is_opened_later_in_a_hurry(void)
+{
+	struct source_info info = { .kind = "live" };
+	struct opener_options options = { .live = true };
+	struct module *first, *second;
+	struct modules *modules;
+	struct opener *opener;
+
+	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	modules_hurry(modules, true);
+	first = map(modules, 0);
+	second = map(modules, 1);
+	CHECK(module_fd(first) < 0 && module_fd(second) < 0, "not at its mapping");
+	CHECK(resolves(modules, first) && module_fd(first) >= 0, "when a sample needs it");
+	CHECK(map(modules, 1) == second && module_fd(second) < 0, "nor when it is mapped again");
+	modules_hurry(modules, false);
+	CHECK(module_fd(map(modules, 2)) >= 0, "at its mapping again");
+	CHECK(resolves(modules, second) && second->state == MODULE_USABLE, "and the others later");
+	modules_free(modules);
+	opener_free(opener);
+}
+
 /* Map file i of an own name, in the process with that number. */
 static struct module *map_named(struct modules *modules, uint32_t pid, uint64_t i, const char *path)
 {
@@ -254,6 +277,7 @@ int main(void)
 	CHECK(mkdtemp(dir), "mkdtemp");
 	make_files();
 	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	test_a_file_is_opened_later_in_a_hurry();
 	test_unused_files_are_closed(modules);
 	test_unused_modules_are_forgotten(modules);
 	test_code_of_ended_processes_is_released(modules);
