@@ -46,9 +46,9 @@
 #define CHANNELS 1
 /*
  * A recording opens files on several threads, and leaves those behind that take too long (errand.h):
- * each of these keeps its channel.
+ * each of these keeps its channel, as does memory that does not answer (agent/process/generated.c).
  */
-#define LIVE_CHANNELS 24
+#define LIVE_CHANNELS 28
 #define OUTPUTS_MAX   16
 /* How long to wait for the capture process, which detaches its programs. */
 #define CAPTURE_END_MS 2000

@@ -1,4 +1,5 @@
 /* agent/opener/jit_files.c: opens files in which processes describe the code that they generate. */
+#include "agent/clock.h"
 #include "agent/opener/places.h"
 #include "agent/opener/request.h"
 #include "agent/source/procfs.h"
@@ -230,4 +231,35 @@ int opener_memory(struct opener *opener, uint32_t pid, int *fd)
 		return -errno;
 	*fd = opened;
 	return 0;
+}
+
+int opener_read_memory(struct opener *opener, int memory, uint64_t addr, void *out, size_t size,
+		       struct opener_wait *wait)
+{
+	struct request request = { .what = REQUEST_READ_MEMORY,
+				   .opener = opener->number,
+				   .fd = memory };
+	uint64_t began;
+	int err = addr > INT64_MAX || size > INT64_MAX - addr ? -EFAULT : 0;
+
+	wait->ns = 0;
+	if (!err && !opener->number)
+		return pread(memory, out, size, (off_t)addr) == (ssize_t)size ? 0 : -EFAULT;
+	began = now_ns();
+	for (size_t done = 0; !err && done < size;) {
+		size_t piece = size - done < REQUEST_BYTES_MAX ? size - done : REQUEST_BYTES_MAX;
+
+		request.file.start = addr + done;
+		request.file.end = request.file.start + piece;
+		err = request_memory(&request, OPENER_MEMORY_MS, (uint8_t *)out + done,
+				     &wait->late);
+		done += piece;
+	}
+	wait->ns = now_ns() - began;
+	return err;
+}
+
+bool opener_is_late(size_t late)
+{
+	return request_is_late(late);
 }

@@ -188,6 +188,20 @@ int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_use
  * another program. -EACCES: the process generates no code.
  */
 int opener_memory(struct opener *opener, uint32_t pid, int *fd);
+/*
+ * Read that memory. -EFAULT: not all of it can be read. The program decides what its memory is: a page
+ * of a file whose server never answers keeps the reader waiting for ever, and nothing can end it. So
+ * the opener's process reads. -ETIMEDOUT: it has not answered within OPENER_MEMORY_MS.
+ */
+#define OPENER_MEMORY_MS 200
+struct opener_wait {
+	uint64_t ns; /* waited for the opener's process; 0: this process read */
+	size_t late; /* of -ETIMEDOUT, for opener_is_late */
+};
+int opener_read_memory(struct opener *opener, int memory, uint64_t addr, void *out, size_t size,
+		       struct opener_wait *wait);
+/* Return whether that process still reads. While it does, one less request can be made. */
+bool opener_is_late(size_t late);
 
 /* Open /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);

@@ -172,6 +172,7 @@ static void put_reply(struct message *m, const struct reply *r)
 	message_number(m, r->number);
 	message_number(m, r->linked);
 	put_user(m, &r->user);
+	message_bytes(m, r->bytes, r->n_bytes);
 	message_fd(m, r->fd);
 }
 
@@ -186,7 +187,12 @@ static void take_reply(struct message *m, struct reply *r)
 
 /* ---- the worker's end ------------------------------------------------------------------- */
 
-int request_call(struct request *request, struct reply *reply)
+/*
+ * Send a request and wait for its reply: timeout_ms at most, -1: without limit. Copy the n bytes that
+ * come with a success.
+ */
+static int call(struct request *request, int timeout_ms, struct reply *reply, void *bytes, size_t n,
+		size_t *late)
 {
 	struct message *m = malloc(sizeof(*m));
 	int err;
@@ -195,9 +201,11 @@ int request_call(struct request *request, struct reply *reply)
 	if (!m)
 		return -ENOMEM;
 	put_request(m, request);
-	err = channels_call(used, m, m);
+	err = channels_call_within(used, m, m, timeout_ms, late);
 	if (!err) {
 		take_reply(m, reply);
+		if (!reply->err && n)
+			message_take_bytes(m, bytes, n);
 		err = m->err ? m->err : reply->err;
 		message_fini(m);
 		if (m->err)
@@ -210,6 +218,24 @@ int request_call(struct request *request, struct reply *reply)
 	}
 	/* The opener's process has ended. */
 	return err == -EPIPE ? -EIO : err;
+}
+
+int request_call(struct request *request, struct reply *reply)
+{
+	return call(request, -1, reply, NULL, 0, NULL);
+}
+
+int request_memory(struct request *request, int timeout_ms, void *out, size_t *late)
+{
+	struct reply reply;
+
+	return call(request, timeout_ms, &reply, out, request->file.end - request->file.start,
+		    late);
+}
+
+bool request_is_late(size_t late)
+{
+	return channels_is_late(used, late);
 }
 
 int request_file(struct request *request, unsigned int *next, int *fd)
@@ -409,6 +435,23 @@ static int open_code(struct request_server *s, struct opener *opener, const stru
 	return refused ? refused : err;
 }
 
+/* Read the memory in the range of the request's file. It may never answer. */
+static int read_memory(struct opener *opener, const struct request *r, struct reply *reply)
+{
+	uint64_t size = r->file.end - r->file.start;
+	struct opener_wait wait;
+	int err;
+
+	if (r->file.end < r->file.start || size > REQUEST_BYTES_MAX)
+		return -EINVAL;
+	reply->bytes = malloc(size + 1);
+	if (!reply->bytes)
+		return -ENOMEM;
+	err = opener_read_memory(opener, r->fd, r->file.start, reply->bytes, size, &wait);
+	reply->n_bytes = err ? 0 : size;
+	return err;
+}
+
 /* Call the function that the request names. */
 static int serve_one(struct request_server *s, struct opener *opener, struct request *r,
 		     struct reply *reply)
@@ -471,6 +514,8 @@ static int serve_one(struct request_server *s, struct opener *opener, struct req
 		return err;
 	case REQUEST_MEMORY:
 		return opener_memory(opener, r->pid, &reply->fd);
+	case REQUEST_READ_MEMORY:
+		return read_memory(opener, r, reply);
 	}
 	return -EINVAL;
 }
@@ -496,6 +541,7 @@ void request_answer(void *ctx, struct message *request, struct message *reply)
 	if (r.fd >= 0)
 		(void)close(r.fd);
 	put_reply(reply, &result);
+	free(result.bytes);
 }
 
 int request_server_new(struct request_server **out)

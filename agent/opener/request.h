@@ -45,6 +45,7 @@ enum request_what {
 	REQUEST_KEEP_KALLSYMS,
 	REQUEST_STORED_KALLSYMS,
 	REQUEST_MEMORY,
+	REQUEST_READ_MEMORY,
 };
 
 /* All that a request can hold; which fields a call uses is the same as its function's parameters. */
@@ -67,7 +68,9 @@ struct reply {
 	uint64_t number; /* next, view, opener, or whether it is so */
 	bool linked;
 	struct opener_user user;
-	int fd; /* -1: none */
+	int fd;		/* -1: none */
+	uint8_t *bytes; /* of memory; owned in the opener's process, NULL elsewhere */
+	size_t n_bytes;
 };
 
 /* Return the opener's number in its process, for opener_new; 0: the opener works in this process. */
@@ -79,5 +82,14 @@ int request_call(struct request *request, struct reply *reply);
  * unchanged on failure.
  */
 int request_file(struct request *request, unsigned int *next, int *fd);
+
+/*
+ * Read memory in the opener's process: request->file has the range, at most REQUEST_BYTES_MAX, and
+ * request->fd the memory. -ETIMEDOUT: no reply within timeout_ms, and *late is for request_is_late,
+ * which returns whether it is still to come.
+ */
+#define REQUEST_BYTES_MAX ((size_t)28 << 10)
+int request_memory(struct request *request, int timeout_ms, void *out, size_t *late);
+bool request_is_late(size_t late);
 
 #endif

@@ -42,6 +42,13 @@
 #define HOTSPOT_SOON   10
 #define REST	       9 /* after reading, pause for this many times the time that it took */
 /*
+ * A user whose memory took longer than SLOW_NS to answer once is not read for REST times that time,
+ * nor while it has not answered; nobody is while SLOW_MAX users have not. So a user has one of his
+ * processes waited for, and samples wait for SLOW_MAX times OPENER_MEMORY_MS at most.
+ */
+#define SLOW_NS	 10000000u
+#define SLOW_MAX 4
+/*
  * Reading a perf-PID.map or jitdump file of 20 MB takes 50 ms. A file that takes longer than this
  * limit is left out.
  */
@@ -68,6 +75,7 @@ struct watch { /* a process that generates code */
 	uint64_t hotspot_soon_ns; /* or before this one, if code runs that is not in … */
 	struct uw_dynamic *code;  /* … code, which was reported last */
 	/* CLOCK_MONOTONIC times before which … */
+	uint64_t read_ns;  /* … samples need no reading: the lists were looked at then */
 	uint64_t rest_ns;  /* … the lists are not read */
 	uint64_t look_ns;  /* … the perf-PID.map is not looked for */
 	uint64_t names_ns; /* … the map is not read again because of code without a name */
@@ -80,6 +88,13 @@ struct found {				 /* what a module's file contains */
 	uint64_t hotspot[HOTSPOT_EXPORTS];
 };
 
+struct slow { /* a user whose memory was slow to answer */
+	uint32_t uid;
+	uint64_t until_ns; /* CLOCK_MONOTONIC: not read before this time */
+	bool unanswered;   /* nor before opener_is_late returns false for … */
+	size_t late;	   /* … this number */
+};
+
 struct generated {
 	struct processes *processes;
 	struct opener *opener;
@@ -87,6 +102,7 @@ struct generated {
 	struct watch *watches[WATCHES]; /* by the low bits of the pid; NULL: free */
 	struct found *found;		/* by module id */
 	size_t n_found;
+	struct slow slow[SLOW_MAX];
 	struct uw_dynamic *dynamic; /* data of the last reported event; owned */
 	uint64_t time_ns;	    /* time of the last sample */
 	uint64_t last_ns; /* CLOCK_MONOTONIC: next time to read a file of an ending process */
@@ -135,10 +151,12 @@ void generated_free(struct generated *g)
 
 struct memory {
 	const struct event *sample;
-	int live; /* the living process's memory; -1: only what was recorded */
-	bool over;
-	uint64_t until_ns;  /* limit on this thread's CPU time; 0: none */
-	uint64_t latest_ns; /* limit on elapsed time, for a busy CPU or swapped pages */
+	struct generated *generated;
+	const struct watch *watch; /* of the living process; NULL: read only what was recorded */
+	bool over;		   /* the time for reading is over */
+	bool slow;		   /* the memory was slow to answer */
+	uint64_t until_ns;	   /* limit on this thread's CPU time; 0: none */
+	uint64_t latest_ns;	   /* limit on elapsed time, for a busy CPU or swapped pages */
 	unsigned int reads;
 };
 
@@ -150,11 +168,62 @@ static void begin_reading(struct memory *m)
 	m->latest_ns = now_ns() + READ_LATEST_NS;
 }
 
-static int read_live(int memory, uint64_t addr, void *out, size_t size)
+/* Return whether the memory of a user's processes may be read now. */
+static bool may_read(struct generated *g, uint32_t uid)
 {
-	return addr <= INT64_MAX && pread(memory, out, size, (off_t)addr) == (ssize_t)size
-		       ? 0
-		       : -EFAULT;
+	size_t n_unanswered = 0;
+	bool rests = false;
+
+	for (size_t i = 0; i < SLOW_MAX; i++) {
+		struct slow *s = &g->slow[i];
+
+		if (s->unanswered)
+			s->unanswered = opener_is_late(s->late);
+		n_unanswered += s->unanswered;
+		rests |= s->uid == uid && (s->unanswered || now_ns() < s->until_ns);
+	}
+	return !rests && n_unanswered < SLOW_MAX;
+}
+
+/*
+ * Note that a user's memory was slow to answer, in the user's place, or in the one whose time is over
+ * first of those that nobody waits in: may_read has shown that there is one.
+ */
+static void note_slow(struct generated *g, const struct slow *slow)
+{
+	struct slow *place = NULL;
+
+	for (size_t i = 0; i < SLOW_MAX; i++) {
+		struct slow *s = &g->slow[i];
+
+		if (!s->unanswered && (!place || s->uid == slow->uid ||
+				       (place->uid != slow->uid && s->until_ns < place->until_ns)))
+			place = s;
+	}
+	if (place)
+		*place = *slow;
+}
+
+/* Read memory of a living process. -ETIME: it was slow to answer, so read no more of it now. */
+static int read_live(struct memory *m, uint64_t addr, void *out, size_t size)
+{
+	const struct watch *w = m->watch;
+	struct slow slow = { .uid = w->user.uid };
+	struct opener_wait wait;
+	int err = opener_read_memory(m->generated->opener, w->memory, addr, out, size, &wait);
+
+	if (wait.ns < SLOW_NS)
+		return err;
+	slow.late = wait.late;
+	slow.unanswered = err == -ETIMEDOUT;
+	slow.until_ns = now_ns() + REST * wait.ns;
+	if (slow.unanswered)
+		log_warning("process %" PRIu32 ": its memory does not answer: generated code of "
+			    "user %" PRIu32 " is not read for some time",
+			    w->pid, slow.uid);
+	note_slow(m->generated, &slow);
+	m->slow = true;
+	return err == -ETIMEDOUT ? -ETIME : err;
 }
 
 /*
@@ -169,10 +238,10 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 	if (++m->reads % READS == 0 && m->until_ns)
 		m->over |=
 			clock_ns(CLOCK_THREAD_CPUTIME_ID) > m->until_ns || now_ns() > m->latest_ns;
-	if (m->over)
+	if (m->over || m->slow)
 		return -ETIME;
-	if (m->live >= 0)
-		return read_live(m->live, addr, out, size);
+	if (m->watch)
+		return read_live(m, addr, out, size);
 	return s->read(s->read_ctx, addr, out, size);
 }
 
@@ -559,7 +628,8 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
 		return 0;
 	begin_reading(memory);
 	err = hotspot_read(w->hotspot, read_memory, memory, news, w->mark != 0, &dynamic);
-	*memory = (struct memory){ .sample = memory->sample, .live = memory->live };
+	memory->until_ns = 0;
+	memory->over = false;
 	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent;
 	w->hotspot_pause = err ? 2 * w->hotspot_pause : HOTSPOT_NS;
 	if (w->hotspot_pause < HOTSPOT_NS)
@@ -583,11 +653,12 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
  */
 int generated_look(struct generated *g, const struct event *sample, struct event *out)
 {
-	struct memory memory = { .sample = sample, .live = -1 };
+	struct memory memory = { .sample = sample, .generated = g };
 	struct uw_dynamic *dynamic;
 	struct thread thread;
 	struct watch *w;
 	uint64_t began, mark;
+	int err;
 
 	g->time_ns = sample->time_ns;
 	if ((!g->live && !sample->sample.read) || !sample->sample.has_user_regs ||
@@ -601,6 +672,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 		seek_lists(g, w, thread.space);
 		w->files = thread.files;
 		w->mark = 0;
+		w->read_ns = 0;
 		/* It may be another program's by now. */
 		if (w->memory >= 0)
 			(void)close(w->memory);
@@ -614,16 +686,23 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	if (is_nameless(w, sample, uw_space_machine(thread.space)) && names_of(g, w, out) == 1)
 		return 1;
 	if (g->live && (w->n_lists || w->hotspot)) {
-		if (!has_memory(g, w))
+		if (!may_read(g, w->user.uid) || !has_memory(g, w))
 			return 0;
-		memory.live = w->memory;
+		memory.watch = w;
 	}
 	if (hotspot_look(g, w, &memory, thread.space, out) == 1)
 		return 1;
-	if (!w->n_lists || uw_dynamic_marks(w->lists, w->n_lists, read_memory, &memory, &mark) ||
-	    mark == w->mark)
-		return 0;
+	/* What had been registered when the sample was taken was seen by a later look. */
 	began = now_ns();
+	if (!w->n_lists || (g->live && sample->time_ns < w->read_ns))
+		return 0;
+	err = uw_dynamic_marks(w->lists, w->n_lists, read_memory, &memory, &mark);
+	if (memory.slow)
+		return 0;
+	if (err || mark == w->mark) {
+		w->read_ns = began;
+		return 0;
+	}
 	if (began < w->rest_ns)
 		return 0;
 	begin_reading(&memory);

@@ -102,7 +102,7 @@ static void read_structs(struct hotspot_memory *m, struct hotspot_layout *l, uin
 
 	if (!hotspot_get_number(m, table, 8, &at))
 		return;
-	for (unsigned int i = 0; i < STRUCTS_MAX && hotspot_get_small(m, at, entry, sizeof(entry));
+	for (unsigned int i = 0; i < STRUCTS_MAX && hotspot_get(m, at, entry, sizeof(entry));
 	     i++, at += sizeof(entry)) {
 		type = hotspot_number(entry + STRUCT_TYPE, 8);
 		if (!type)
@@ -124,7 +124,7 @@ static void read_types(struct hotspot_memory *m, struct hotspot_layout *l, uint6
 
 	if (!hotspot_get_number(m, table, 8, &at))
 		return;
-	for (unsigned int i = 0; i < STRUCTS_MAX && hotspot_get_small(m, at, entry, sizeof(entry));
+	for (unsigned int i = 0; i < STRUCTS_MAX && hotspot_get(m, at, entry, sizeof(entry));
 	     i++, at += sizeof(entry)) {
 		type = hotspot_number(entry + TYPE_NAME, 8);
 		if (!type)

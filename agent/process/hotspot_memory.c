@@ -13,15 +13,6 @@ void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx)
 		m->pages[i].start = 0;
 }
 
-bool hotspot_get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size)
-{
-	int err = m->over || !addr || addr > UINT64_MAX - size ? -EFAULT
-							       : m->read(m->ctx, addr, out, size);
-
-	m->over |= err == -ETIME;
-	return !err;
-}
-
 uint64_t hotspot_number(const uint8_t *p, unsigned int size)
 {
 	uint64_t value = 0;
@@ -31,14 +22,13 @@ uint64_t hotspot_number(const uint8_t *p, unsigned int size)
 	return value;
 }
 
-bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int size, uint64_t *out)
+static bool get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size)
 {
-	uint8_t bytes[8];
+	int err = m->over || !addr || addr > UINT64_MAX - size ? -EFAULT
+							       : m->read(m->ctx, addr, out, size);
 
-	if (!hotspot_get(m, addr, bytes, size))
-		return false;
-	*out = hotspot_number(bytes, size);
-	return true;
+	m->over |= err == -ETIME;
+	return !err;
 }
 
 /*
@@ -52,28 +42,43 @@ static const uint8_t *page_of(struct hotspot_memory *m, uint64_t addr)
 
 	if (p->start != start || !start) {
 		p->start = 0;
-		if (!hotspot_get(m, start, p->bytes, HOTSPOT_PAGE))
+		if (!get(m, start, p->bytes, HOTSPOT_PAGE))
 			return NULL;
 		p->start = start;
 	}
 	return p->bytes + (addr - start);
 }
 
-bool hotspot_get_small(struct hotspot_memory *m, uint64_t addr, uint8_t *out, size_t size)
+bool hotspot_get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size)
 {
-	while (size) {
+	uint8_t *to = out;
+
+	if (size > HOTSPOT_PAGE)
+		return get(m, addr, out, size);
+	for (size_t left = size; left;) {
 		size_t piece = HOTSPOT_PAGE - addr % HOTSPOT_PAGE;
 		const uint8_t *p = page_of(m, addr);
 
-		if (!p)
+		if (piece > left)
+			piece = left;
+		if (p)
+			memcpy(to, p, piece);
+		else if (!get(m, addr, to, piece)) /* the page need not be readable to its end */
 			return false;
-		if (piece > size)
-			piece = size;
-		memcpy(out, p, piece);
-		out += piece;
+		to += piece;
 		addr += piece;
-		size -= piece;
+		left -= piece;
 	}
+	return true;
+}
+
+bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int size, uint64_t *out)
+{
+	uint8_t bytes[8];
+
+	if (!hotspot_get(m, addr, bytes, size))
+		return false;
+	*out = hotspot_number(bytes, size);
 	return true;
 }
 

@@ -1,6 +1,6 @@
 /*
  * agent/process/hotspot_memory.h: reads a Java virtual machine's memory, small pieces through a cache
- * of pages.
+ * of pages: a read of a living process costs 10 µs, because another process does it (opener_read_memory).
  */
 #ifndef AGENT_PROCESS_HOTSPOT_MEMORY_H
 #define AGENT_PROCESS_HOTSPOT_MEMORY_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define HOTSPOT_PAGE  4096u
-#define HOTSPOT_PAGES 16
+#define HOTSPOT_PAGES 64
 
 struct hotspot_page {
 	uint64_t start; /* 0: none */
@@ -29,8 +29,8 @@ struct hotspot_memory {
 void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx);
 
 /*
- * Read memory. A failure at one address does not affect later reads; after -ETIME all later reads
- * fail.
+ * Read memory; of at most a page, through the cached pages. A failure at one address does not affect
+ * later reads; after -ETIME all later reads fail.
  */
 bool hotspot_get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size);
 
@@ -39,9 +39,6 @@ uint64_t hotspot_number(const uint8_t *p, unsigned int size);
 
 /* Read a little-endian number of size bytes, at most 8. */
 bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int size, uint64_t *out);
-
-/* Read size bytes through the cached pages. */
-bool hotspot_get_small(struct hotspot_memory *m, uint64_t addr, uint8_t *out, size_t size);
 
 /* Read a string; at most size - 1 bytes of it are stored, with a terminating 0. */
 bool hotspot_get_text(struct hotspot_memory *m, uint64_t addr, char *out, size_t size);

@@ -11,7 +11,7 @@
 
 struct channel {
 	int ask, answer; /* the two ends; -1: closed */
-	bool taken;	 /* a request is under way, or the channel is broken */
+	bool taken;	 /* a request is under way, or late, or the channel is broken */
 	uint32_t n_asked;
 };
 
@@ -192,20 +192,54 @@ static void put(struct channels *c, struct channel *channel, bool broken)
 	(void)pthread_mutex_unlock(&c->lock);
 }
 
+/* Wait until there is something to receive. -ETIMEDOUT: there is nothing. timeout_ms -1: no limit. */
+static int wait_readable(int fd, int timeout_ms)
+{
+	struct pollfd readable = { .fd = fd, .events = POLLIN };
+	int n;
+
+	if (timeout_ms < 0)
+		return 0;
+	do
+		n = poll(&readable, 1, timeout_ms);
+	while (n < 0 && errno == EINTR);
+	return n > 0 ? 0 : -ETIMEDOUT;
+}
+
 /*
  * Wait for the reply to the request with this tag. Replies to an earlier process that asked on this
- * channel are dropped.
+ * channel, and replies that came too late, are dropped.
  */
-static int receive(const struct channel *channel, uint64_t tag, struct message *reply)
+static int receive(const struct channel *channel, uint64_t tag, int timeout_ms,
+		   struct message *reply)
 {
 	int err;
 
-	while (!(err = message_receive(channel->ask, reply)) && reply->tag != tag)
+	for (;;) {
+		err = wait_readable(channel->ask, timeout_ms);
+		if (!err)
+			err = message_receive(channel->ask, reply);
+		if (err || reply->tag == tag)
+			return err;
 		message_fini(reply);
-	return err;
+	}
+}
+
+bool channels_is_late(struct channels *c, size_t late)
+{
+	if (wait_readable(c->channel[late].ask, 0))
+		return true;
+	put(c, &c->channel[late], false);
+	return false;
 }
 
 int channels_call(struct channels *c, struct message *request, struct message *reply)
+{
+	return channels_call_within(c, request, reply, -1, NULL);
+}
+
+int channels_call_within(struct channels *c, struct message *request, struct message *reply,
+			 int timeout_ms, size_t *late)
 {
 	struct channel *channel;
 	uint64_t tag;
@@ -220,7 +254,10 @@ int channels_call(struct channels *c, struct message *request, struct message *r
 	tag = request->tag = (uint64_t)getpid() << 32 | channel->n_asked++;
 	err = message_send(channel->ask, request);
 	if (!err)
-		err = receive(channel, tag, reply);
-	put(c, channel, err != 0);
+		err = receive(channel, tag, timeout_ms, reply);
+	if (err == -ETIMEDOUT)
+		*late = (size_t)(channel - c->channel);
+	else
+		put(c, channel, err != 0);
 	return err == -ECONNRESET ? -EPIPE : err;
 }

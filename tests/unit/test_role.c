@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,64 @@ static void test_threads_share_channels(void)
 	channels_free(channels);
 }
 
+static int gate[2]; /* a pipe, from which a handler reads before it answers */
+
+/* Give back the number; 1 only when there is something in the pipe. */
+static void through_gate(void *ctx, struct message *request, struct message *reply)
+{
+	uint64_t number = message_take_number(request);
+	char byte;
+
+	(void)ctx;
+	if (number == 1)
+		(void)!read(gate[0], &byte, 1);
+	message_number(reply, number);
+}
+
+static uint64_t number_back(struct channels *channels, uint64_t number)
+{
+	uint64_t back;
+
+	message_init(&one);
+	message_number(&one, number);
+	if (channels_call(channels, &one, &one))
+		return 0;
+	back = message_take_number(&one);
+	message_fini(&one);
+	return back;
+}
+
+static void test_a_late_reply_is_nobodys(void)
+{
+	struct channels *channels;
+	size_t late = 99;
+	pid_t pid;
+
+	CHECK(!pipe(gate) && !channels_new(2, &channels), "channels_new");
+	pid = fork();
+	if (!pid) {
+		channels_answer(channels, through_gate, NULL);
+		_exit(0);
+	}
+	channels_ask(channels);
+	message_init(&one);
+	message_number(&one, 1);
+	CHECK(channels_call_within(channels, &one, &one, 1, &late) == -ETIMEDOUT, "no reply");
+	CHECK(late < 2 && channels_is_late(channels, late), "the reply is late");
+	CHECK(number_back(channels, 2) == 2, "the other channel can be used");
+	CHECK(write(gate[1], "x", 1) == 1, "write");
+	while (channels_is_late(channels, late))
+		(void)sched_yield();
+	message_init(&one);
+	message_number(&one, 3);
+	CHECK(!channels_call_within(channels, &one, &one, 100000, &late) &&
+		      message_take_number(&one) == 3,
+	      "its channel is used again, and gives its own reply");
+	CHECK(write(gate[1], "x", 1) == 1 && number_back(channels, 1) == 1, "in time");
+	channels_free(channels);
+	CHECK(waitpid(pid, NULL, 0) == pid, "waitpid");
+}
+
 /* ---- the opener's process -------------------------------------------------------------- */
 
 static char dir[] = "/tmp/role.XXXXXX";
@@ -240,6 +299,12 @@ static void test_bad_requests_are_refused(struct channels *channels)
 	request.file.build_id.size = 0;
 	request.user.n_groups = 1u << 31;
 	CHECK(request_call(&request, &reply) == -EBADMSG, "too many groups");
+	request.user.n_groups = 0;
+	request.what = REQUEST_READ_MEMORY;
+	request.file.end = REQUEST_BYTES_MAX + 1;
+	CHECK(request_call(&request, &reply) == -EINVAL, "more memory than a message can hold");
+	request.file.start = request.file.end + 1;
+	CHECK(request_call(&request, &reply) == -EINVAL, "memory that ends before it begins");
 	for (size_t size = 1; size < 400; size += 7) {
 		static const uint8_t ones[400] = { [0 ... 399] = 0xff };
 
@@ -249,6 +314,30 @@ static void test_bad_requests_are_refused(struct channels *channels)
 		CHECK((int64_t)message_take_number(&two) == -EBADMSG, "not a request");
 		message_fini(&two);
 	}
+}
+
+/* Memory is read whole, in several messages, or not at all. */
+static void test_memory_is_read(void)
+{
+	struct opener_options options = { .live = true };
+	static uint8_t memory[3 * REQUEST_BYTES_MAX], copy[3 * REQUEST_BYTES_MAX];
+	int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	size_t size = sizeof(memory) - 5;
+	struct opener_wait wait;
+	struct opener *opener;
+
+	for (size_t i = 0; i < sizeof(memory); i++)
+		memory[i] = (uint8_t)(i * 7 + i / 256);
+	CHECK(fd >= 0 && !opener_new(&options, &opener), "opener_new");
+	CHECK(!opener_read_memory(opener, fd, (uintptr_t)memory, copy, size, &wait), "read");
+	CHECK(!memcmp(memory, copy, size) && !copy[size], "all of it, and no more");
+	CHECK(opener_read_memory(opener, fd, 1, copy, 8, &wait) == -EFAULT, "nothing is there");
+	CHECK(opener_read_memory(opener, fd, UINT64_MAX - 4, copy, 8, &wait) == -EFAULT,
+	      "the end of all memory");
+	CHECK(opener_read_memory(opener, -1, (uintptr_t)memory, copy, 8, &wait) == -EFAULT,
+	      "no memory");
+	opener_free(opener);
+	(void)close(fd);
 }
 
 static void test_opener_in_its_own_process(void)
@@ -268,6 +357,7 @@ static void test_opener_in_its_own_process(void)
 	test_the_mapped_file_is_the_last_candidate();
 	test_bad_requests_are_refused(channels);
 	test_only_code_is_given_out();
+	test_memory_is_read();
 	request_use(NULL);
 	channels_free(channels);
 	CHECK(waitpid(pid, NULL, 0) == pid, "it ends when nobody asks any more");
@@ -313,6 +403,7 @@ int main(void)
 	test_texts_are_checked();
 	test_too_much_is_refused();
 	test_threads_share_channels();
+	test_a_late_reply_is_nobodys();
 	test_opener_in_its_own_process();
 	test_what_a_worker_died_over_is_refused();
 	(void)unlink(in_dir("elf"));
