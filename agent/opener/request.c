@@ -531,7 +531,7 @@ void request_answer(void *ctx, struct message *request, struct message *reply)
 	if (!r.file.path)
 		r.file.path = "";
 	if (request->err) {
-		result.err = -EBADMSG;
+		result.err = request->err;
 	} else if (r.what == REQUEST_NEW) {
 		result.err = find_or_make(ctx, &r.options, &result.number);
 	} else {

@@ -54,14 +54,11 @@ static int open_embedded(struct modules *modules, struct known *k)
 	return ask_embedded(modules, k, &k->fd);
 }
 
-int modules_open_next(struct modules *modules, struct known *k)
+static int open_next(struct modules *modules, struct known *k)
 {
 	struct opener_file file;
 	int err;
 
-	if (k->fd >= 0)
-		(void)close(k->fd);
-	k->fd = -1;
 	if (!k->asked_source) {
 		const struct source_info *info = modules->info;
 
@@ -81,6 +78,22 @@ int modules_open_next(struct modules *modules, struct known *k)
 	err = opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
 	k->no_elf = k->no_elf || err == -ENOTSUP;
 	return err && !open_embedded(modules, k) ? 0 : err;
+}
+
+/* A new file gets the lowest free number: so many are open. */
+int modules_open_next(struct modules *modules, struct known *k)
+{
+	int err;
+
+	if (k->fd >= 0)
+		(void)close(k->fd);
+	k->fd = -1;
+	err = open_next(modules, k);
+	if (err || k->fd < (int)modules->numbers_max)
+		return err;
+	(void)close(k->fd);
+	k->fd = -1;
+	return -EMFILE;
 }
 
 /* Return the state of a module whose file failed to open with err. */
@@ -360,6 +373,8 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 	}
 	k->module.error = err;
 	k->module.state = state_of(err);
+	/* Other files will have been closed when it is mapped again, or when names are wanted. */
+	k->parked |= err == -EMFILE;
 	report(k);
 	if (!err || err == -EREMOTE)
 		report_origin(modules, k);

@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <elf.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,16 @@
 #define BYTES_A_READ 2048
 
 /*
- * A deleted file cannot be opened again: these are closed only beyond their own limit, or beyond this
- * part of the files that this process may have open.
+ * Files that no process has mapped are closed beyond their limit, or beyond this part of the files that
+ * this process may have open. A deleted file cannot be opened again: these have a limit of their own.
  */
-#define DELETED_PART 4
+#define OPEN_PART 4
+/*
+ * A file is held from its first mapping on, because its process may end; beyond the half of the files
+ * that this process may have open, it is opened when a walk needs it. The last quarter is for others.
+ */
+#define HELD(most)    ((most) / 2)
+#define NUMBERS(most) ((most) - (most) / 4)
 /*
  * What ended processes registered about their code can take 1 MiB each, so after this number of new
  * processes that generate code, the ended ones are sought.
@@ -96,6 +103,11 @@ fail:
 	return NULL;
 }
 
+static size_t least(uint64_t a, uint64_t b)
+{
+	return (size_t)(a < b ? a : b);
+}
+
 int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 		struct modules **out)
 {
@@ -107,12 +119,15 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 	modules->opener = opener;
 	modules->info = info;
 	modules->pin = pin;
-	modules->park_from = limits.open_files;
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		limit.rlim_cur = INT_MAX;
+	limit.rlim_cur = least(limit.rlim_cur, INT_MAX);
+	modules->held_max = HELD(limit.rlim_cur);
+	modules->numbers_max = NUMBERS(limit.rlim_cur);
+	modules->open_max = least(limits.open_files, limit.rlim_cur / OPEN_PART);
+	modules->deleted_max = least(limits.deleted_files, limit.rlim_cur / OPEN_PART);
+	modules->park_from = modules->open_max;
 	modules->forget_from = limits.modules;
-	modules->deleted_max = limits.deleted_files;
-	if (!getrlimit(RLIMIT_NOFILE, &limit) &&
-	    limit.rlim_cur / DELETED_PART < modules->deleted_max)
-		modules->deleted_max = limit.rlim_cur / DELETED_PART;
 	modules->kernel = add(modules, MODULE_KERNEL, "[kernel]");
 	modules->unknown = add(modules, MODULE_OTHER, "[unknown]");
 	if (!modules->kernel || !modules->unknown) {
@@ -472,7 +487,7 @@ static size_t left_of(uint64_t limit)
 static void close_files(struct modules *modules, struct known **unused)
 {
 	bool left = errands_left();
-	size_t n = 0, n_parked = 0, n_deleted = 0, most = left_of(limits.open_files);
+	size_t n = 0, n_parked = 0, n_deleted = 0, most = left_of(modules->open_max);
 
 	modules->n_open = 0;
 	for (size_t i = 0; i < modules->n; i++) {
@@ -502,7 +517,7 @@ static void close_files(struct modules *modules, struct known **unused)
 	}
 	limits_reach(open_files, n_parked);
 	modules->n_open -= n_parked;
-	modules->park_from = modules->n_open + limits.open_files - most;
+	modules->park_from = modules->n_open + modules->open_max - most;
 }
 
 /*
@@ -559,6 +574,8 @@ void modules_park(struct modules *modules)
 static void look_again(struct known *k)
 {
 	k->parked = false;
+	if (k->module.error == -EMFILE)
+		k->module.state = MODULE_NOT_OPENED;
 	if (k->fd >= 0)
 		return; /* a deleted file, which stayed open */
 	k->asked_source = k->asked_embedded = false;
@@ -585,6 +602,19 @@ static void hold(struct modules *modules, struct known *k)
 	if (modules->hurry)
 		return;
 	k->open_error = modules_open_next(modules, k);
+	modules->n_open += k->fd >= 0;
+}
+
+/* Open a file that a process has mapped, unless so many are open that it must be needed, too. */
+static void hold(struct modules *modules, struct known *k)
+{
+	k->open_error = modules_open_next(modules, k);
+	if (k->open_error == -EMFILE || k->fd >= (int)modules->held_max) {
+		if (k->fd >= 0)
+			(void)close(k->fd);
+		k->fd = -1;
+		look_again(k);
+	}
 	modules->n_open += k->fd >= 0;
 }
 

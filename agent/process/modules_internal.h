@@ -79,7 +79,10 @@ struct modules {
 	uint64_t patience_ns, patience_at_ns; /* the time that was left, and when */
 	uint64_t tick;			      /* counts calls of modules_get */
 	size_t n_open;	    /* files opened since the last parking, and those left open by it */
-	size_t deleted_max; /* deleted files that stay open although no process has mapped them */
+	size_t held_max;    /* descriptors below which files are held that nobody needs yet, */
+	size_t numbers_max; /* and below which any module's file is */
+	size_t open_max;    /* files that stay open although no process has mapped them */
+	size_t deleted_max; /* deleted ones among them */
 	size_t park_from;   /* when so many are open, parking is tried */
 	size_t forget_from; /* when so many are known, forgetting is tried */
 	size_t n_generated; /* modules of generated code since the last parking */
@@ -101,7 +104,10 @@ static inline struct known *known_of(const struct module *module)
 /* Describe a module's file for the opener. The strings and the user are borrowed from k. */
 struct opener_file modules_file_to_open(const struct known *k);
 
-/* Open the next candidate into k->fd, and close the one before it. */
+/*
+ * Open the next candidate into k->fd, and close the one before it. -EMFILE: it was there, but what is
+ * left of the files that this process may have open is for other things.
+ */
 int modules_open_next(struct modules *modules, struct known *k);
 
 /*

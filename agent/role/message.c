@@ -12,6 +12,7 @@ void message_init(struct message *m)
 {
 	m->tag = m->size = m->at = m->n_fds = m->fds_at = 0;
 	m->err = 0;
+	m->lost_fds = false;
 }
 
 /* ---- fields ------------------------------------------------------------------------ */
@@ -98,6 +99,8 @@ void message_take_bytes(struct message *m, void *out, size_t size)
 
 int message_take_fd(struct message *m)
 {
+	if (m->lost_fds && !m->err)
+		m->err = -EMFILE;
 	return m->fds_at < m->n_fds ? m->fds[m->fds_at++] : -1;
 }
 
@@ -174,7 +177,11 @@ int message_receive(int socket, struct message *m)
 	take_rights(m, &header);
 	if (!n)
 		return -EPIPE; /* no message is empty: the other end is closed */
-	if ((size_t)n < sizeof(m->tag) || header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+	if (header.msg_flags & MSG_CTRUNC) {
+		message_fini(m);
+		m->lost_fds = true;
+	}
+	if ((size_t)n < sizeof(m->tag) || header.msg_flags & MSG_TRUNC) {
 		message_fini(m);
 		return -EBADMSG;
 	}

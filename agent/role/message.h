@@ -21,9 +21,10 @@ struct message {
 	uint64_t tag; /* sent with the message; for channels */
 	size_t size;  /* bytes written, or received */
 	size_t at;    /* bytes taken */
-	int err;      /* the first error: -E2BIG while writing, -EBADMSG while reading; else 0 */
+	int err; /* the first error: -E2BIG while writing, -EBADMSG or -EMFILE while reading; else 0 */
 	int fds[MESSAGE_FDS];
 	size_t n_fds, fds_at;
+	bool lost_fds; /* received without its open files */
 	uint8_t bytes[MESSAGE_MAX];
 };
 
@@ -41,7 +42,11 @@ uint64_t message_take_number(struct message *m);
 const char *message_take_text(struct message *m);
 /* Take exactly size bytes into out; zeros after an error. */
 void message_take_bytes(struct message *m, void *out, size_t size);
-/* Take the next open file, which then belongs to the caller. -1: there is none. */
+/*
+ * Take the next open file, which then belongs to the caller. -1: there is none. This process may have
+ * as many files open as it may: then the message comes without any, and asking for one is the error
+ * -EMFILE.
+ */
 int message_take_fd(struct message *m);
 
 /* Send a message. Return 0, m->err, -EPIPE if the other process is gone, or another negative code. */

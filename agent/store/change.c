@@ -152,7 +152,7 @@ static int take_blobs(struct message *m, struct blobs *out)
 	*out = (struct blobs){ .first_size = message_take_number(m) };
 	out->second_size = message_take_number(m);
 	fd = message_take_fd(m);
-	err = fd < 0 ? -EBADMSG : map_sealed(fd, out);
+	err = fd >= 0 ? map_sealed(fd, out) : m->err ? m->err : -EBADMSG;
 	if (fd >= 0)
 		(void)close(fd);
 	return err;

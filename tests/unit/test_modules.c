@@ -7,6 +7,7 @@
 #include "agent/limits.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,6 +263,85 @@ static void test_code_of_ended_processes_is_released(struct modules *modules)
 	module_unuse(ended);
 }
 
+/* Let this process open so many more files; -1: as many as before. */
+static void allow_files(int n)
+{
+	static struct rlimit before;
+	struct rlimit limit;
+
+	if (n < 0) {
+		CHECK(!setrlimit(RLIMIT_NOFILE, &before), "setrlimit");
+		return;
+	}
+	CHECK(!getrlimit(RLIMIT_NOFILE, &before), "getrlimit");
+	limit = before;
+	limit.rlim_cur = (rlim_t)open("/", O_RDONLY | O_CLOEXEC);
+	(void)close((int)limit.rlim_cur);
+	limit.rlim_cur += (rlim_t)n;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+}
+
+static void test_a_file_too_many_is_opened_later(struct opener *opener,
+						 const struct source_info *info)
+{
+	struct modules *modules;
+	struct module *module, *other;
+
+	CHECK(!modules_new(opener, info, true, &modules), "new");
+	allow_files(0);
+	module = map(modules, 0);
+	other = map(modules, 1);
+	CHECK(!resolves(modules, module) && !resolves(modules, other), "no more files");
+	CHECK(module->state == MODULE_UNREADABLE && module->error == -EMFILE, "which is said");
+	CHECK(map(modules, 0) == module && !resolves(modules, module), "mapped again: tried again");
+	allow_files(-1);
+	CHECK(map(modules, 0) == module && resolves(modules, module), "and again");
+	CHECK(module->state == MODULE_USABLE && !module->error, "in use");
+	modules_unpark(modules, other);
+	CHECK(other->state == MODULE_USABLE, "for its names, too");
+	modules_free(modules);
+}
+
+static void test_few_files_stay_open(struct opener *opener, const struct source_info *info)
+{
+	enum { FEW = 200 };
+	struct modules *modules;
+	int held = 0, needed = 0;
+
+	allow_files(FEW);
+	CHECK(!modules_new(opener, info, true, &modules), "new");
+	for (int i = 0; i < FILES; i++) {
+		int fd;
+
+		if (i >= MAPPED && i < MAPPED + DELETED)
+			continue;
+		CHECK(module_fd(map(modules, i)) >= 0, "a file");
+		if (modules_are_many(modules))
+			modules_park(modules);
+		fd = open("/", O_RDONLY | O_CLOEXEC);
+		CHECK(fd >= 0 && !close(fd), "there is room for other files");
+	}
+	modules_free(modules);
+
+	/* Each is needed by a process, so nothing is closed. */
+	CHECK(!modules_new(opener, info, true, &modules), "new");
+	for (int i = MAPPED + DELETED; i < FILES; i++)
+		held += module_fd(map(modules, i)) >= 0;
+	CHECK(held > FEW / 4 && held <= FEW / 2, "held without need: half of them");
+	for (int i = FILES - 1; i >= MAPPED + DELETED; i--) {
+		struct module *module = map(modules, i);
+
+		if (resolves(modules, module))
+			needed += module_fd(module) >= 0;
+		else
+			CHECK(module->error == -EMFILE, "too many");
+	}
+	CHECK(needed > held, "others are opened when a walk needs them");
+	CHECK(needed <= FEW - FEW / 4, "not the last ones");
+	modules_free(modules);
+	allow_files(-1);
+}
+
 int main(void)
 {
 	struct source_info info = { .kind = "live" };
@@ -282,6 +362,8 @@ int main(void)
 	test_unused_modules_are_forgotten(modules);
 	test_code_of_ended_processes_is_released(modules);
 	modules_free(modules);
+	test_a_file_too_many_is_opened_later(opener, &info);
+	test_few_files_stay_open(opener, &info);
 	opener_free(opener);
 	for (int i = 0; i < FILES; i++)
 		(void)unlink(path_of(i));

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -90,6 +91,49 @@ static void test_too_much_is_refused(void)
 	for (int i = 0; i <= MESSAGE_FDS; i++)
 		message_fd(&one, 0);
 	CHECK(one.err == -E2BIG && one.n_fds == MESSAGE_FDS, "too many files");
+}
+
+/* Allow this process to open no more files, or as many as before. */
+static void allow_files(bool allow)
+{
+	static struct rlimit before;
+	struct rlimit none;
+
+	if (!allow) {
+		CHECK(!getrlimit(RLIMIT_NOFILE, &before), "getrlimit");
+		none = before;
+		none.rlim_cur = 0;
+	}
+	CHECK(!setrlimit(RLIMIT_NOFILE, allow ? &before : &none), "setrlimit");
+}
+
+static void test_a_file_too_many_is_an_error_of_one_message(void)
+{
+	int ends[2], fd;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), "socketpair");
+	message_init(&one);
+	message_number(&one, 7);
+	message_fd(&one, ends[0]);
+	message_fd(&one, ends[1]);
+	for (int i = 0; i < 3; i++)
+		CHECK(!message_send(ends[0], &one), "sent");
+	allow_files(false);
+	CHECK(!message_receive(ends[1], &two) && message_take_number(&two) == 7 && !two.err,
+	      "the message arrives");
+	CHECK(message_take_fd(&two) == -1 && two.err == -EMFILE, "without its files");
+	message_fini(&two);
+	CHECK(!message_receive(ends[1], &two), "the next one");
+	message_take_bytes(&two, &fd, sizeof(fd));
+	CHECK(!two.err, "who needs no file has no error");
+	message_fini(&two);
+	allow_files(true);
+	CHECK(!message_receive(ends[1], &two), "a message");
+	fd = message_take_fd(&two);
+	CHECK(fd >= 0 && !two.err && !close(fd), "with its files");
+	message_fini(&two);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
 }
 
 /* ---- channels ----------------------------------------------------------------------- */
@@ -248,6 +292,10 @@ static void test_only_code_is_given_out(void)
 	put("jit", "DTiJ and more");
 	CHECK(!opener_new(&options, &opener), "opener_new");
 	CHECK(!open_first(opener, in_dir("elf"), &fd) && !close(fd), "an ELF file");
+	allow_files(false);
+	CHECK(open_first(opener, in_dir("elf"), &fd) == -EMFILE, "a file too many");
+	allow_files(true);
+	CHECK(!open_first(opener, in_dir("elf"), &fd) && !close(fd), "the opener goes on");
 	CHECK(open_first(opener, in_dir("secret"), &fd) == -ENOTSUP, "any other file");
 	CHECK(open_first(opener, in_dir("none"), &fd) == -ENOENT, "no file");
 	CHECK(open_first(opener, "", &fd) == -ENOENT, "no name");
@@ -402,6 +450,7 @@ int main(void)
 	test_fields_come_back_in_order();
 	test_texts_are_checked();
 	test_too_much_is_refused();
+	test_a_file_too_many_is_an_error_of_one_message();
 	test_threads_share_channels();
 	test_a_late_reply_is_nobodys();
 	test_opener_in_its_own_process();
