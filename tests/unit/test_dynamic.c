@@ -694,6 +694,15 @@ static void test_jit_interface(void)
 	      "something new");
 	uw_dynamic_put(d);
 
+	((Elf64_Shdr *)(void *)(memory.bytes + 256 + 512))[2].sh_size = 0;
+	CHECK(uw_dynamic_read(EM_X86_64, &list, 1, read_memory, NULL, &d) == 0 &&
+		      header_of(d)->flags == 0 &&
+		      uw_dynamic_rule(d, code + 0x14, &rule, &alias) == -ENOENT &&
+		      uw_dynamic_proc(d, code + 0x10, &proc) == 0 && !proc.walkable,
+	      "its section of frames is empty");
+	uw_dynamic_put(d);
+	((Elf64_Shdr *)(void *)(memory.bytes + 256 + 512))[2].sh_size = sizeof(frame_bytes);
+
 	/* No field says what relocations count from. */
 	((Elf64_Shdr *)(void *)(memory.bytes + 256 + 512))[4].sh_type = SHT_PROGBITS;
 	CHECK(uw_dynamic_read(EM_X86_64, &list, 1, read_memory, NULL, &d) == 0 &&

@@ -35,7 +35,8 @@ uint8_t *uw_reading_keep(struct uw_reading *r, size_t size, uint32_t *off)
 
 	if (!uw_reading_spend(r, size + 8))
 		return NULL;
-	r->err = UW_ARRAY_RESERVE(r->data, want, r->data_room, SIZE_MAX);
+	/* With one byte more, the data have an address even if all that is kept is empty. */
+	r->err = UW_ARRAY_RESERVE(r->data, want + 1, r->data_room, SIZE_MAX);
 	if (r->err)
 		return NULL;
 	memset(r->data + r->n_data, 0, at - r->n_data);
