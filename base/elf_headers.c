@@ -73,17 +73,22 @@ static int load_sections(const struct uw_elf *elf, const Elf64_Ehdr *file, uint6
 /* Read the names of the sections, as far as they are needed and in the file. -ENOMEM. */
 static int read_names(struct uw_elf *elf, uint64_t index)
 {
-	uint64_t size;
+	const struct uw_source *source = &elf->source;
+	uint64_t size, off;
 
 	if (index == SHN_UNDEF || index >= elf->n_sections)
 		return 0;
+	off = elf->sections[index].sh_offset;
 	size = elf->sections[index].sh_size;
 	size = size < NAMES_SIZE_MAX ? size : NAMES_SIZE_MAX;
+	/* Sections without names are usable. */
+	if (off > source->size || size > source->size - off)
+		size = 0;
 	elf->names = malloc(size + 1);
 	if (!elf->names)
 		return -ENOMEM;
-	if (uw_source_read(&elf->source, elf->sections[index].sh_offset, elf->names, size))
-		size = 0; /* sections without names are usable */
+	if (uw_source_read(source, off, elf->names, size))
+		size = 0;
 	elf->names[size] = '\0';
 	elf->names_size = size;
 	return 0;

@@ -401,12 +401,13 @@ static int read_gzip(struct input *in, struct bytes *out, char *error)
 /* Read all of fd, and decompress it if it begins with the gzip magic. */
 static int read_all(int fd, struct bytes *out, char *error)
 {
-	struct input *in = calloc(1, sizeof(*in));
+	struct input *in = malloc(sizeof(*in));
 	int err;
 
 	if (!in)
 		return -ENOMEM;
 	in->fd = fd;
+	in->off = 0;
 	err = input_read(in);
 	if (!err && in->n >= 2 && in->buffer[0] == 0x1f &&
 	    in->buffer[1] == 0x8b) /* RFC 1952 §2.3.1 */

@@ -173,7 +173,7 @@ static int read_all(int fd, char **out, size_t *size)
 	int err;
 
 	if (!fstat(fd, &st) && st.st_size > 0 && (uint64_t)st.st_size < SYM_KERNEL_TEXT_MAX / 4)
-		room += (size_t)st.st_size; /* files in /proc have size 0 */
+		room = (size_t)st.st_size + 2; /* files in /proc have size 0 */
 	text = malloc(room);
 	err = text ? 0 : -ENOMEM;
 	while (!err) {

@@ -22,7 +22,7 @@
 #include <zlib.h>
 
 /* Limit of the bytes that one record may take after unpacking. */
-enum { ARENA_MAX = 128 << 20, CONTENT_LEAST = 256 << 10 };
+enum { ARENA_MAX = 128 << 20, CONTENT_LEAST = 64 << 10 };
 
 /*
  * End the stream with an error: set source.error to one line with name, offset and reason. Return

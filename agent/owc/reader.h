@@ -26,7 +26,7 @@ struct owc_input {
 	int fd;
 	uint64_t off; /* file offset of the next byte */
 	size_t pos, n;
-	uint8_t buffer[128 * 1024];
+	uint8_t buffer[64 * 1024];
 };
 
 struct owc_content { /* the decompressed content of one frame */

@@ -28,7 +28,7 @@ void perfdata_window_init(struct perfdata_window *window, int fd, uint64_t size)
 {
 	*window = (struct perfdata_window){ .fd = fd, .ahead = STRETCH_MIN };
 	if (size)
-		window->copy = malloc(PERFDATA_STRETCH);
+		window->copy = malloc(size < PERFDATA_STRETCH ? (size_t)size : PERFDATA_STRETCH);
 	if (window->copy)
 		mapped_open(&window->mapped, fd, size);
 }

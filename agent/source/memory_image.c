@@ -229,6 +229,15 @@ static void take_bias(const struct headers *m, uint8_t *image, uint64_t size)
 	}
 }
 
+/* Return whether the end of a segment can be read, unless the image may do without it. */
+static bool is_there(uw_read_fn read, void *ctx, const struct headers *m, const Elf64_Phdr *p)
+{
+	uint8_t last;
+
+	return p->p_type != PT_LOAD || p->p_flags & PF_W || !p->p_filesz ||
+	       !read(ctx, m->bias + p->p_vaddr + p->p_filesz - 1, &last, 1);
+}
+
 int image_read(uw_read_fn read, void *ctx, uint64_t start, uint8_t **out, size_t *out_size)
 {
 	struct headers m;
@@ -257,6 +266,10 @@ int image_read(uw_read_fn read, void *ctx, uint64_t start, uint8_t **out, size_t
 		size = m.ehdr.e_shoff + table;
 	if (size < sizeof(m.ehdr))
 		return -ENOENT;
+	/* Headers that promise much cost no memory before this. */
+	for (size_t i = 0; i < m.ehdr.e_phnum; i++)
+		if (!is_there(read, ctx, &m, &m.phdrs[i]))
+			return -ENOENT;
 	image = calloc(1, size);
 	if (!image)
 		return -ENOMEM;

@@ -23,6 +23,7 @@
 /* Without sections, every symbol is looked up in the segments. */
 #define SEGMENTS_MAX 64
 #define CHUNK	     ((size_t)256 << 10)
+#define MORE_NAMES   ((size_t)4 << 10)
 
 _Static_assert(SYM_NAME_BYTES_MAX + 1 < SYM_UNMEASURED, "a length fits beside the rank");
 _Static_assert(ARENA_MAX < SYM_ENTRY_OPEN, "an arena offset leaves the top bit free");
@@ -49,7 +50,7 @@ int sym_builder_names(struct sym_builder *b, uint64_t size, uint64_t *off)
 		/*
 		 * A large size is a whole string table, added alone; small sizes come many times.
 		 */
-		uint64_t room = size < CHUNK ? need + need / 2 + CHUNK : need;
+		uint64_t room = size < CHUNK ? need + need / 2 + MORE_NAMES : need;
 		char *grown = realloc(b->names, room);
 
 		if (!grown)
@@ -348,10 +349,10 @@ static int add_symbols(struct sym_builder *b, const struct uw_elf *image, const 
 		b->dynstr_flag = names.flag;
 		b->dynstr_size = names_size;
 	}
-	chunk = malloc(CHUNK);
+	size -= size % each;
+	chunk = malloc(size < CHUNK ? (size_t)size : CHUNK);
 	if (!chunk)
 		return -ENOMEM;
-	size -= size % each;
 	whole = keep && size <= CHUNK && !b->dynsym_bytes;
 	while (size) {
 		size_t n = size < CHUNK ? (size_t)size : CHUNK - CHUNK % each;

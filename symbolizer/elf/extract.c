@@ -149,16 +149,15 @@ int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
 	bool *left_out = NULL;
 	uint64_t at = 0, left = to->most;
 	size_t n = 0;
-	char *chunk = malloc(CHUNK);
-	int err = chunk ? sym_elf_open_fd(&image, fd, elf_off) : -ENOMEM;
+	char *chunk;
+	int err = sym_elf_open_fd(&image, fd, elf_off);
 
-	if (err) {
-		free(chunk);
+	if (err)
 		return err;
-	}
+	chunk = malloc(image.source.size < CHUNK ? image.source.size : CHUNK);
 	holes = calloc(image.n_sections + 1, sizeof(*holes));
 	left_out = calloc(image.n_sections + 1, sizeof(*left_out));
-	if (!holes || !left_out)
+	if (!chunk || !holes || !left_out)
 		err = -ENOMEM;
 	else if (!to->whole && !image.narrow && image.source.size > SMALL_FILE &&
 		 image.n_sections <= SECTIONS_MAX)
