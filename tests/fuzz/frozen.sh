@@ -8,9 +8,9 @@ rm -rf "$work"
 mkdir -p "$work"/{core,snapshot}
 
 # The beginnings of real cores, and small cores whose memory has a whole ELF file.
-head -c 32768 "$corpus/elfutils/testfiledwarfinlines.core" > "$work/core/inlines"
-head -c 16384 "$corpus/elfutils/backtrace.x86_64.core" > "$work/core/x86_64"
-head -c 16384 "$corpus/elfutils/backtrace.aarch64.fp.core" > "$work/core/aarch64"
+head -c 8192 "$corpus/elfutils/testfiledwarfinlines.core" > "$work/core/inlines"
+head -c 8192 "$corpus/elfutils/backtrace.x86_64.core" > "$work/core/x86_64"
+head -c 8192 "$corpus/elfutils/backtrace.aarch64.fp.core" > "$work/core/aarch64"
 python3 tests/fuzz/frozen_seeds.py "$work/core/small"
 for case in straddle_arm64 apk_rx_arm64 eh_frame_hdr_begin_x86_64; do
 	folder=$corpus/libunwindstack/$case
@@ -22,6 +22,6 @@ for case in straddle_arm64 apk_rx_arm64 eh_frame_hdr_begin_x86_64; do
 	} > "$work/snapshot/$case"
 done
 
-tests/fuzz/run core 30000 40000 "$work/core"
+tests/fuzz/run core 30000 8192 "$work/core"
 tests/fuzz/run snapshot 8000 4000 "$work/snapshot"
-tests/fuzz/run compat 5000 40000 "$work/core"
+tests/fuzz/run compat 5000 8192 "$work/core"

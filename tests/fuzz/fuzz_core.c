@@ -3,6 +3,7 @@
  * files in memory.
  */
 #include "agent/source/source.h"
+#include "tests/fuzz/touch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define IMAGES_MAX 3
 
 static volatile uint64_t sink; /* all bytes that are returned must be readable */
 
@@ -35,13 +38,12 @@ static void touch_mapping(const struct source *source, const struct event *e, un
 	sink += strlen(m->path);
 	if (m->start >= m->end || m->build_id.size > UW_BUILD_ID_MAX)
 		abort();
-	if (++*images > 8 ||
+	if (++*images > IMAGES_MAX ||
 	    source->info.image(source->info.image_ctx, e->pid, m->start, &image, &size))
 		return;
 	if (size < 64)
 		sink++;
-	for (size_t i = 0; i < size; i += 512)
-		sink += image[i];
+	sink += touch(image, size);
 	free(image);
 }
 

@@ -2,8 +2,8 @@
  * tests/fuzz/fuzz_hotspot.c: fuzzes the reader of a Java virtual machine's code cache. The input
  * changes the memory of a sound machine (tests/hotspot_vm.h): byte 0 chooses its version and what is
  * asked for, and every three bytes and more are a place in two bytes, a length, and the bytes that
- * are written there. A length of 0 ends what the first reading sees. Whatever is read: walks by it
- * end, and names are texts.
+ * are written there. A length of 0 ends what a reading sees, and the next reading follows. Whatever is
+ * read: walks by it end, and names are texts.
  */
 #include "tests/hotspot_vm.h"
 
@@ -17,7 +17,7 @@ enum { VERSION = 1, NAMES = 2, SLOWLY = 4 };
 
 #define STACK	  (BASE + 0x800000)
 #define READINGS  3
-#define READS_MAX 20000
+#define READS_MAX 4000
 #define FEW	  40 /* reads, after which the time is over */
 #define N_FRAMES  16
 
@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	machine = make(how & VERSION);
 	if (hotspot_new(machine->exports, &h))
 		return 0;
-	for (unsigned int i = 0; i < READINGS; i++) {
+	for (unsigned int i = 0; i < READINGS && (!i || size); i++) {
 		size_t n = change(data, size);
 		struct uw_dynamic *d = NULL;
 

@@ -16,6 +16,8 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define MESSAGES_MAX 4
+
 static struct message request, reply;
 static char secret[] = "/tmp/fuzz_opener.XXXXXX";
 static struct stat secret_is;
@@ -60,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (request_server_new(&server))
 		return 0;
-	while (size >= 2) {
+	for (int i = 0; i < MESSAGES_MAX && size >= 2; i++) {
 		size_t n = (size_t)data[0] | (size_t)data[1] << 8;
 
 		data += 2;
@@ -73,10 +75,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		request_answer(server, &request, &reply);
 		if (reply.err)
 			abort();
-		for (size_t i = 0; i < reply.n_fds; i++) {
+		for (size_t k = 0; k < reply.n_fds; k++) {
 			struct stat st;
 
-			if (fstat(reply.fds[i], &st) ||
+			if (fstat(reply.fds[k], &st) ||
 			    (st.st_dev == secret_is.st_dev && st.st_ino == secret_is.st_ino))
 				abort();
 		}

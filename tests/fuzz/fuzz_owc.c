@@ -7,6 +7,7 @@
  */
 #include "agent/owc/owc_format.h"
 #include "agent/source/source.h"
+#include "tests/fuzz/touch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,32 +21,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static volatile uint64_t sink; /* all bytes that are returned must be readable */
 
-static void touch(const void *bytes, size_t size)
-{
-	const uint8_t *b = bytes;
-
-	for (size_t i = 0; i < size; i++)
-		sink += b[i];
-}
-
 static void touch_event(const struct source *source, const struct event *e)
 {
 	switch (e->type) {
 	case EVENT_MAPPING:
-		touch(e->mapping.path, strlen(e->mapping.path));
-		touch(e->mapping.build_id.bytes, e->mapping.build_id.size);
-		touch(e->mapping.image, e->mapping.image_size);
+		sink += touch(e->mapping.path, strlen(e->mapping.path));
+		sink += touch(e->mapping.build_id.bytes, e->mapping.build_id.size);
+		sink += touch(e->mapping.image, e->mapping.image_size);
 		break;
 	case EVENT_COMM:
-		touch(e->comm.comm, strlen(e->comm.comm));
+		sink += touch(e->comm.comm, strlen(e->comm.comm));
 		break;
 	case EVENT_SAMPLE:
 		if (e->sample.event >= source->info.n_events || !e->sample.period ||
 		    e->sample.regs.known >> UW_REGS_MAX)
 			abort();
 		for (size_t i = 0; i < e->sample.n_regions; i++)
-			touch(e->sample.regions[i].bytes, e->sample.regions[i].size);
-		touch(e->sample.kernel_ips, e->sample.n_kernel_ips * sizeof(uint64_t));
+			sink += touch(e->sample.regions[i].bytes, e->sample.regions[i].size);
+		sink += touch(e->sample.kernel_ips, e->sample.n_kernel_ips * sizeof(uint64_t));
 		break;
 	case EVENT_LOST:
 		if (e->lost.reason >= EVENT_LOST_N)
@@ -152,8 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		if (i && s->addr < s[-1].addr)
 			abort();
-		touch(s->name, strlen(s->name));
-		touch(s->module, strlen(s->module));
+		sink += touch(s->name, strlen(s->name));
+		sink += touch(s->module, strlen(s->module));
 	}
 	source_close(source);
 	return 0;

@@ -3,6 +3,7 @@
  * is read as a file or through a pipe. Every byte of what the reader returns is read.
  */
 #include "agent/source/source.h"
+#include "tests/fuzz/touch.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,8 +27,7 @@ static volatile uint64_t sink;
 
 static void use(const void *bytes, size_t size)
 {
-	for (size_t i = 0; i < size; i++)
-		sink += ((const uint8_t *)bytes)[i];
+	sink += touch(bytes, size);
 }
 
 static void use_event(const struct event *event)

@@ -13,17 +13,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	int fd = memfd_create("input", MFD_CLOEXEC);
+	static int fd = -1;
 	struct sym_jit *jit = NULL;
 	struct sym_symbol s;
 
 	if (fd < 0)
-		return 0;
-	if (write(fd, data, size) == (ssize_t)size && !sym_jit_open(fd, &jit)) {
-		for (uint64_t at = 0; at < 0x2000; at += 16)
+		fd = memfd_create("input", MFD_CLOEXEC);
+	if (fd < 0 || pwrite(fd, data, size, 0) != (ssize_t)size || ftruncate(fd, (off_t)size) ||
+	    lseek(fd, 0, SEEK_SET))
+		abort();
+	if (!sym_jit_open(fd, &jit)) {
+		/* Others for another size. */
+		for (uint64_t at = size % 8 * 16; at < 0x2000; at += 128)
 			if (!sym_jit_find(jit, at, &s) && (at < s.addr || at - s.addr >= s.size))
 				abort();
-		for (size_t i = 0; i < 256 && !sym_jit_at(jit, i, &s); i++) {
+		for (size_t i = 0; i < 64 && !sym_jit_at(jit, i, &s); i++) {
 			char *clean = sym_sanitize(s.name, strlen(s.name), 0);
 			uint64_t off;
 			uint32_t frames;
@@ -37,6 +41,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		sym_jit_free(jit);
 	}
-	(void)close(fd);
 	return 0;
 }

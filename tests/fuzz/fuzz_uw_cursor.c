@@ -15,8 +15,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BASE   ((uint64_t)0x100000)
-#define FRAMES 64
-#define READS  4000
+#define FRAMES 24
+#define READS  1000
 #define HEAD   (1 + UW_REGS_MAX)
 
 struct target {

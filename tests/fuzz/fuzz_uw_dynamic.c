@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BASE  ((uint64_t)0x100000)
 #define STACK ((uint64_t)0x700000)
+#define READS 2000 /* of one input; lists may be circles */
 
 static void step(const struct uw_arch *arch, const struct uw_rule *rule, const uint8_t *data,
 		 size_t size)
@@ -39,10 +40,10 @@ static void ask(const struct uw_dynamic *d, const uint8_t *data, size_t size)
 	const struct dynamic_header *h = uw_dynamic_bytes(d, &whole);
 	const struct dynamic_proc *procs = (const void *)(h + 1);
 
-	for (size_t i = 0; i < h->n_procs && i < 32; i++) {
+	for (size_t i = 0; i < h->n_procs && i < 16; i++) {
 		uint64_t length = procs[i].end - procs[i].start;
 
-		for (uint64_t k = 0; k < 16; k++) {
+		for (uint64_t k = size % 2; k < 16; k += 2) { /* others for another size */
 			uint64_t at = procs[i].start + (length > 16 ? length / 16 * k : k), alias;
 			struct uw_dynamic_proc proc;
 			struct uw_rule rule;
@@ -82,17 +83,30 @@ static void foreign(const uint8_t *data, size_t size)
 	free(bytes);
 }
 
+struct target {
+	struct uw_memory memory;
+	unsigned int reads;
+};
+
+/* uw_read_fn */
+static int read_target(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	struct target *t = ctx;
+
+	return ++t->reads > READS ? -EFAULT : uw_memory_read(&t->memory, addr, out, size);
+}
+
 static void process(const uint8_t *data, size_t size)
 {
 	static const uint16_t machines[] = { EM_X86_64, EM_AARCH64 };
 	const struct uw_dynamic_list lists[] = { { UW_DYNAMIC_LIST, BASE },
 						 { UW_DYNAMIC_JIT, BASE + 32 } };
 	struct uw_region region = { .addr = BASE, .size = size, .bytes = data };
-	struct uw_memory memory = { .regions = &region, .n_regions = 1 };
+	struct target target = { .memory = { .regions = &region, .n_regions = 1 } };
 	struct uw_dynamic *d, *again;
 	const void *bytes;
 
-	if (uw_dynamic_read(machines[size & 1], lists, 2, uw_memory_read, &memory, &d))
+	if (uw_dynamic_read(machines[size & 1], lists, 2, read_target, &target, &d))
 		return;
 	bytes = uw_dynamic_bytes(d, &size);
 	if (size > DYNAMIC_SIZE_MAX || uw_dynamic_open(bytes, size, &again))

@@ -11,11 +11,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define FDES_MAX 64
-#define FRAMES	 32
+#define FDES_MAX 24
+#define FRAMES	 16
 #define BASE	 ((uint64_t)0x10000000)
 #define STACK	 ((uint64_t)0x70000000)
-#define LOOKUPS	 16
+#define LOOKUPS	 6
 #define ROWS_MAX 1000
 
 static int one_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rule *rule)
@@ -97,7 +97,8 @@ static void walk(struct uw_object *object, const struct uw_segment *s, const uin
 	thread.regs.known = ((uint64_t)1 << UW_REGS_MAX) - 1;
 	thread.regs.value[arch->sp] = STACK;
 	(void)uw_space_map(space, &mapping);
-	for (uint64_t at = 0; at < 0x100; at += 0x25) {
+	for (uint64_t at = size % 3 * 0x25; at < 0x100;
+	     at += 3 * 0x25) { /* others for another size */
 		thread.regs.value[arch->pc] = BASE + at;
 		uw_walk(space, worker, &thread, &stack);
 		if (stack.stop >= UW_STOP_N || stack.n_frames > FRAMES || !stack.n_frames)
@@ -123,7 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		(void)uw_object_vaddr(object, s->off, &vaddr);
 		(void)uw_object_read(object, s->vaddr + s->file_size - 32, bytes, sizeof(bytes));
 		for (unsigned int k = 0; k < LOOKUPS; k++)
-			look_up(object, s->vaddr + s->file_size / LOOKUPS * k + k, data, size);
+			look_up(object, s->vaddr + s->file_size / LOOKUPS * k + k + size % 16, data,
+				size);
 		if (s->flags & PF_X)
 			walk(object, s, data, size);
 	}

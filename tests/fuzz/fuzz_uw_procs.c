@@ -20,7 +20,8 @@ static void look(const struct uw_procs *procs, bool checked)
 			abort();
 		last = end;
 	}
-	for (uint64_t i = 0; i < 200; i++) {
+	/* Others for other contents. */
+	for (uint64_t i = procs->header->base % 4; i < 200; i += 4) {
 		uint64_t at = procs->header->base + i * 37;
 		int err = uw_procs_find(procs, at, &start, &end);
 

@@ -62,7 +62,7 @@ static void foreign(const uint8_t *data, size_t size)
 	if (!uw_table_open(&table, blob, size)) {
 		const struct table_header *h = table.header;
 
-		for (uint64_t i = 0; i < 4096; i++) {
+		for (uint64_t i = size % 16; i < 4096; i += 16) { /* others for another size */
 			uint64_t at = h->base + i * (h->span / 4096 + 1) + i % 7;
 			struct uw_machine m;
 			uint64_t cfa;
@@ -127,10 +127,11 @@ static void compare_fdes(const struct uw_table *table, struct uw_frames *frames,
 	uint64_t off = 0, next;
 	struct uw_fde fde;
 
-	for (unsigned int i = 0; i < 64 && off < frames->cfi.size; i++, off = next) {
+	for (unsigned int i = 0; i < 24 && off < frames->cfi.size; i++, off = next) {
 		next = off;
 		if (!uw_cfi_entry(&frames->cfi, off, &fde, &next)) {
-			for (uint64_t at = 0; at < 24; at++) {
+			for (uint64_t at = size % 3; at < 24;
+			     at += 3) { /* others for another size */
 				compare(table, frames, fde.start + at * at / 2, data, size);
 				compare(table, frames, fde.end + at - 4, data, size);
 			}
@@ -166,7 +167,7 @@ static void compiled(uint8_t how, const uint8_t *data, size_t size)
 	if (!uw_table_build(&source, &blob, &blob_size)) {
 		if (uw_table_open(&table, blob, blob_size))
 			abort();
-		for (uint64_t i = 0; i < 256; i++)
+		for (uint64_t i = size % 8; i < 256; i += 8) /* others for another size */
 			compare(&table, &frames, CODE + i * 0x10007, data, size);
 		compare_fdes(&table, &frames, data, size);
 		free(blob);

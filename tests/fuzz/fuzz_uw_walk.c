@@ -32,7 +32,7 @@ enum {
 };
 
 #define HEAD	   38
-#define FRAMES_MAX 40
+#define FRAMES_MAX 20
 #define ROOM	   32768
 #define TABLE_SIZE 64
 #define CODE	   ((uint64_t)0x10000) /* vaddr; run-time addresses are the same */

@@ -7,7 +7,7 @@ rm -rf "$seeds"
 mkdir -p "$seeds"
 for data in tests/cases/perfdata/*.data; do
 	for mode in 0 1; do
-		{ printf "\\$mode"; head -c 30000 "$data"; } >"$seeds/$(basename "$data" .data)$mode"
+		{ printf "\\$mode"; head -c 12000 "$data"; } >"$seeds/$(basename "$data" .data)$mode"
 	done
 done
-tests/fuzz/run perfdata 25000 40000 "$seeds"
+tests/fuzz/run perfdata 25000 16000 "$seeds"

@@ -5,14 +5,14 @@ trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/program.seeds
 rm -rf "$work"
 mkdir -p "$work/seeds"
-seed() { # command's number, file
-	{ printf "\\$1"; head -c 150000 "$2"; } >"$work/seeds/$(basename "$2")$1"
+seed() { # command's number, file, how much of it
+	{ printf "\\$1"; head -c "${3:-30000}" "$2"; } >"$work/seeds/$(basename "$2")$1"
 }
 python3 tests/fuzz/frozen_seeds.py "$work/core"
 "$BUILD/tests/unit/test_owc" "$work/capture.owc" 40
 for file in tests/cases/perfdata/*.data "$work/core" "$work/capture.owc"; do
 	for command in 0 1 2 15; do # octal
-		seed $command "$file"
+		seed $command "$file" 12000
 	done
 done
 "$BUILD/offwind" unwind -q -o "$work/profile.gz" tests/cases/perfdata/file.data || [ $? = 3 ]
@@ -31,4 +31,4 @@ for command in 6 7 10 11 13; do
 done
 "$BUILD/offwind" cache export -q --db "$work/store" plain -o "$work/exported"
 seed 12 "$work/exported"
-FUZZ_RSS_MB=2048 tests/fuzz/run program 4000 160000 "$work/seeds"
+FUZZ_RSS_MB=2048 tests/fuzz/run program 4000 32000 "$work/seeds"

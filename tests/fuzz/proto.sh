@@ -19,12 +19,12 @@ PY
 "$BUILD/tests/unit/test_owc" "$work/all.owc" 40
 { printf '\0'; cat "$work/all.owc"; } > "$work/owc/file"
 tail -c +33 "$work/all.owc" | zstd -dcq > "$work/content"
-for n in 200 1000 4000 16000 60000; do
+for n in 200 1000 4000 15000; do
 	{ printf '\1'; head -c $n "$work/content"; } > "$work/owc/content$n"
 	{ printf '\2'; head -c $n "$work/content"; } > "$work/owc/cut$n"
 done
 { printf '\1'; head -c 100 "$work/content"; tail -c 100 "$work/content"; } > "$work/owc/ends"
 
 export FUZZ_RSS_MB=2048
-tests/fuzz/run pprof 100000 65536 "$work/pprof"
-tests/fuzz/run owc 20000 65536 "$work/owc"
+tests/fuzz/run pprof 100000 8192 "$work/pprof"
+tests/fuzz/run owc 20000 16000 "$work/owc"

@@ -66,6 +66,6 @@ open(f"{sys.argv[1]}/capture/events", "wb").write(events * 20)
 words = b"".join(bytes([6, place]) + number(2 ** (8 * place) - 1) + bytes([1, 8, 9]) for place in range(8))
 open(f"{sys.argv[1]}/capture/words", "wb").write(events + words + bytes([2, 9]) + number(-1) + events)
 PY
-tests/fuzz/run opener 20000 8000 "$work/opener"
+tests/fuzz/run opener 20000 4000 "$work/opener"
 tests/fuzz/run supervisor 8000 2000 "$work/supervisor"
 tests/fuzz/run capture 10000 2000 "$work/capture"

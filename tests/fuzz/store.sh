@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the store with whole databases (tests/fuzz/fuzz_store.c).
+# Fuzzes the store with whole databases and with changed values (tests/fuzz/fuzz_store.c, fuzz_store_rows.c).
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/store.seeds
@@ -31,4 +31,19 @@ for use in 128 129; do
 	seed $use 0 "$work/plain" "$work/whole"
 done
 seed 129 1 "$work/plain" "$work/empty"
+
+mkdir "$work/rows"
+python3 - "$work/rows" <<'PY'
+import struct, sys
+def write(name, data): open(f"{sys.argv[1]}/{name}", "wb").write(data)
+# Byte 0 says what is done: 1 look up, 2 fill, 4 change, 8 query; its high bits, which change and query.
+for done in [0, 1, 2, 3, 7] + [4 + 16 * which for which in range(5)] + [8 + 16 * which for which in range(16)]:
+    write(f"none{done}", bytes([done]))
+    for column in range(done % 4, 52, 4):
+        write(f"number{done}-{column}", bytes([done, column, 8]) + struct.pack("<q", -1))
+for blob in range(4):
+    for at in range(0, 160, 8):
+        write(f"patch{blob}-{at}", bytes([1, blob, 0xc0 + 6]) + struct.pack("<HI", at, 1))
+PY
 FUZZ_RSS_MB=1024 tests/fuzz/run store 1500 40000 "$work/fuzz_store"
+FUZZ_RSS_MB=1024 tests/fuzz/run store_rows 4000 400 "$work/rows"

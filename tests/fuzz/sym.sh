@@ -102,15 +102,15 @@ for mode in 0, 1:
 PY
 
 # A MiniDebugInfo may unpack to 256 MiB, and ASan keeps as much memory that was freed.
-FUZZ_RSS_MB=1024 tests/fuzz/run sym_table 50000 65536 "$work/table"
-tests/fuzz/run sym_kernel 20000 65536 "$work/kernel"
+FUZZ_RSS_MB=1024 tests/fuzz/run sym_table 50000 20000 "$work/table"
+tests/fuzz/run sym_kernel 20000 4096 "$work/kernel"
 tests/fuzz/run sym_names 150000 2000 "$work/names"
-tests/fuzz/run sym_debug 40000 65536 "$work/debug"
+tests/fuzz/run sym_debug 40000 20000 "$work/debug"
 tests/fuzz/run sym_lines 100000 4096 "$work/lines"
 tests/fuzz/run sym_jit 60000 4096 "$work/jit"
-tests/fuzz/run sym_split 6000 65536 "$work/split"
+tests/fuzz/run sym_split 6000 20000 "$work/split"
 tests/fuzz/run sym_stored 20000 4096 "$work/stored"
 mkdir "$work/extract"
 cp "$work"/table/* "$work/debug/gcc5" "$work/debug/packed" "$work/extract"
 objcopy --strip-debug --add-gnu-debuglink="$work/debug/gcc5" "$work/debug/gcc5" "$work/extract/linked"
-tests/fuzz/run sym_extract 10000 65536 "$work/extract"
+tests/fuzz/run sym_extract 10000 20000 "$work/extract"

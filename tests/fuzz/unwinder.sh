@@ -53,7 +53,7 @@ gcc -O2 -c -o "$work/jit.o" "$work/a.c"
 python3 - "$work" <<'PY'
 import struct, sys
 work, base = sys.argv[1], 0x100000
-memory = bytearray(16384)
+memory = bytearray(8000)
 def put(at, fmt, *values): struct.pack_into('<' + fmt, memory, at, *values)
 def op(at, tag, when, reg, val): put(at, 'bbhiQ', tag, 0, reg, when, val % 2**64)
 put(0, 'IIQ', 1, 2, base + 256)
@@ -74,7 +74,7 @@ put(1056, 'i', 0x6000 - (base + 1056))
 jit = open(work + '/jit.o', 'rb').read()
 put(2048, '4Q', 0, 0, base + 2080, len(jit))
 memory[2080:2080 + len(jit)] = jit
-for size in 16384, 16383:
+for size in 8000, 7999:
     open(f'{work}/dynamic/process{size}', 'wb').write(b'\1' + bytes(memory[:size]))
 # Memory for a cursor to unwind: a search table of one entry (from 8 on), its CIE and FDE, frames.
 target = bytearray(2048)
@@ -109,7 +109,9 @@ table = open(work + '/gopclntab', 'rb').read()
 for mode in 0, 1, 2, 3:
     open(f'{work}/pclntab/{mode}', 'wb').write(bytes([mode]) + bytes(32 if mode & 1 else 0) + table)
 text = bytes(range(256)) * 4 + bytes(2000)
-packed = (zlib.compress(text), subprocess.run(['zstd', '-qc'], input=text, capture_output=True, check=True).stdout, lzma.compress(text))
+small = [{'id': lzma.FILTER_LZMA2, 'dict_size': 4096}]
+packed = (zlib.compress(text), subprocess.run(['zstd', '-qc'], input=text, capture_output=True, check=True).stdout,
+          lzma.compress(text, filters=small))
 for mode, data in enumerate(packed):
     open(f'{work}/unpack/{mode}', 'wb').write(struct.pack('<BH', mode, len(text)) + data)
 PY
@@ -124,12 +126,12 @@ done
 { printf '\0'; head -c 56 "$work/object/small"; printf '\0\0'; tail -c +59 "$work/object/small"; } > "$work/lazy_fde/no_segments"
 
 export FUZZ_RSS_MB=2048
-tests/fuzz/run uw_dynamic 8000 32768 "$work/dynamic"
-tests/fuzz/run uw_cursor 8000 32768 "$work/cursor"
-tests/fuzz/run uw_object 20000 65536 "$work/object"
-tests/fuzz/run uw_cfi 100000 65536 "$work/cfi"
-tests/fuzz/run uw_table 60000 65536 "$work/table"
+tests/fuzz/run uw_dynamic 8000 8192 "$work/dynamic"
+tests/fuzz/run uw_cursor 8000 8192 "$work/cursor"
+tests/fuzz/run uw_object 20000 20000 "$work/object"
+tests/fuzz/run uw_cfi 100000 8192 "$work/cfi"
+tests/fuzz/run uw_table 60000 8192 "$work/table"
 tests/fuzz/run uw_procs 20000 8192 "$work/procs"
 tests/fuzz/run pclntab 50000 8192 "$work/pclntab"
 tests/fuzz/run unpack 10000 4096 "$work/unpack"
-tests/fuzz/run uw_lazy_fde 20000 65536 "$work/lazy_fde"
+tests/fuzz/run uw_lazy_fde 20000 20000 "$work/lazy_fde"
