@@ -147,6 +147,22 @@ static void test_finds_what_the_section_has(const char *path, enum way way, cons
 	uw_object_put(object);
 }
 
+static void test_unknown_machine(const uint8_t *bytes, size_t size)
+{
+	struct uw_lazy_fde lazy;
+	struct uw_elf elf;
+
+	if (!make(IMAGE, bytes, -1, size, &elf, &lazy)) {
+		CHECK(false, "an ELF file");
+		return;
+	}
+	CHECK(lazy.usable, "this machine's");
+	elf.machine = EM_SPARCV9;
+	uw_lazy_fde_init(&lazy, &elf, &(struct uw_cfi){ .size = 0 });
+	CHECK(!lazy.usable, "another's");
+	uw_elf_fini(&elf);
+}
+
 static uint64_t random_below(uint64_t n)
 {
 	static uint64_t state = 1;
@@ -196,6 +212,8 @@ int main(int argc, char **argv)
 
 	for (enum way way = 0; bytes && way < WAYS; way++)
 		test_damage_is_survived(way, bytes, fd, size);
+	if (bytes)
+		test_unknown_machine(bytes, size);
 	free(bytes);
 	close(fd);
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {

@@ -94,8 +94,8 @@ void uw_lazy_fde_init(struct uw_lazy_fde *lazy, const struct uw_elf *elf,
 				      .source = elf->source,
 				      .arch = uw_arch_of(elf->machine),
 				      .bases = *bases };
-	if (!frames || frames->sh_type == SHT_NOBITS || frames->sh_flags & SHF_COMPRESSED ||
-	    frames->sh_size > UINT32_MAX)
+	if (!lazy->arch || !frames || frames->sh_type == SHT_NOBITS ||
+	    frames->sh_flags & SHF_COMPRESSED || frames->sh_size > UINT32_MAX)
 		return;
 	lazy->frames_off = frames->sh_offset;
 	lazy->frames_vaddr = frames->sh_addr;

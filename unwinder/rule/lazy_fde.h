@@ -39,7 +39,7 @@ struct uw_lazy_fde {
 
 /*
  * Prepare lookups. elf and its source are borrowed. bases has the bases of encoded pointers. Sets
- * usable, if the file is as linkers usually write it.
+ * usable, if the file is as linkers usually write it and for a machine that is known.
  */
 void uw_lazy_fde_init(struct uw_lazy_fde *lazy, const struct uw_elf *elf,
 		      const struct uw_cfi *bases);
