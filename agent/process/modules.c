@@ -596,18 +596,14 @@ void modules_unpark(struct modules *modules, const struct module *module)
 	k->for_names = false;
 }
 
-/* Hold a mapped file open, because it may be gone when a sample needs it. */
+/*
+ * Hold a mapped file open, because it may be gone when a sample needs it; but not if so many are open,
+ * or the worker is so late, that the sample must ask for it.
+ */
 static void hold(struct modules *modules, struct known *k)
 {
 	if (modules->hurry)
 		return;
-	k->open_error = modules_open_next(modules, k);
-	modules->n_open += k->fd >= 0;
-}
-
-/* Open a file that a process has mapped, unless so many are open that it must be needed, too. */
-static void hold(struct modules *modules, struct known *k)
-{
 	k->open_error = modules_open_next(modules, k);
 	if (k->open_error == -EMFILE || k->fd >= (int)modules->held_max) {
 		if (k->fd >= 0)
