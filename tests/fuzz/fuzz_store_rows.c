@@ -320,7 +320,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	/* Without this, most of the time would go into the heap for what SQLite parses. */
 	(void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 300);
 	if (sqlite3_vfs_register(sqlite3_vfs_find("memdb"), 1) ||
-	    db_open(path, DB_WRITE, &changes, error))
+	    db_open(path, &db_store, DB_WRITE, &changes, error))
 		abort();
 	make_rows();
 	(void)sqlite3_db_config(changes, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL);
