@@ -18,7 +18,11 @@ const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 				      .steps = history_sql,
 				      .n_steps = sizeof(history_sql) / sizeof(history_sql[0]) };
 
-#define STEP_NS 20000000
+#define STEP_NS	  20000000
+#define CACHE_KIB 16384
+
+#define TEXT_OF(x) #x
+#define TEXT(x)	   TEXT_OF(x)
 
 static const char *const sql[HISTORY_STATEMENTS] = {
 	[FIND_MODULE] = "SELECT id, start, \"limit\" FROM modules WHERE path = ?1"
@@ -215,6 +219,11 @@ int history_open(const char *path, bool write, struct history **out)
 		history_close(h);
 		return err;
 	}
+	/*
+	 * Rows are read here and there: a page of a mapped file would be checked again for each of
+	 * them, a cached one is checked once.
+	 */
+	(void)db_exec(h->db, "PRAGMA mmap_size = 0; PRAGMA cache_size = -" TEXT(CACHE_KIB));
 	/* The files of its write-ahead log are opened by the first statement. */
 	(void)db_number(h->db, "SELECT count(*) FROM types");
 	*out = h;

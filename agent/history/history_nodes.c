@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Read the nodes of a chunk again: some may have been added. */
 static int read_chunk(struct history *h, size_t chunk)
@@ -25,7 +26,7 @@ static int read_chunk(struct history *h, size_t chunk)
 					     .frame = sqlite3_column_int64(stmt, 2) };
 
 		if (node.parent >= 0 && node.parent < id)
-			nodes->chunks[chunk][id - first] = node;
+			nodes->nodes[chunk * NODES_IN_CHUNK + (size_t)(id - first)] = node;
 	}
 	db_release(stmt);
 	return err;
@@ -43,20 +44,18 @@ static int find_chunk(struct history_nodes *nodes, int64_t number, size_t *out)
 	}
 	at = UW_HASH_FIND(i, &nodes->by_number, hash, nodes->numbers[i] == number);
 	if (at == UW_HASH_NONE) {
-		err = array_grow(nodes->chunks, nodes->n_chunks, nodes->room_chunks);
+		err = array_reserve(nodes->nodes, (nodes->n_chunks + 1) * NODES_IN_CHUNK,
+				    nodes->room_nodes);
 		if (!err)
 			err = array_grow(nodes->numbers, nodes->n_chunks, nodes->room_numbers);
+		if (!err)
+			err = uw_hash_add(&nodes->by_number, hash, (uint32_t)nodes->n_chunks);
 		if (err)
 			return err;
-		at = (uint32_t)nodes->n_chunks;
+		at = (uint32_t)nodes->n_chunks++;
 		nodes->numbers[at] = number;
-		nodes->chunks[at] = calloc(NODES_IN_CHUNK, sizeof(**nodes->chunks));
-		err = nodes->chunks[at] ? uw_hash_add(&nodes->by_number, hash, at) : -ENOMEM;
-		if (err) {
-			free(nodes->chunks[at]);
-			return err;
-		}
-		nodes->n_chunks++;
+		memset(nodes->nodes + (size_t)at * NODES_IN_CHUNK, 0,
+		       NODES_IN_CHUNK * sizeof(*nodes->nodes));
 	}
 	*out = nodes->last = at;
 	return 0;
@@ -68,15 +67,12 @@ static void drop_last(struct history_nodes *nodes)
 	size_t at = --nodes->n_chunks;
 
 	uw_hash_remove(&nodes->by_number, hash_u64(0, (uint64_t)nodes->numbers[at]), (uint32_t)at);
-	free(nodes->chunks[at]);
 	nodes->last = 0;
 }
 
-int history_node(struct history *h, int64_t id, const struct history_node **out,
-		 struct history_place *place)
+int history_node(struct history *h, int64_t id, size_t *index)
 {
-	size_t n = h->nodes.n_chunks, chunk;
-	const struct history_node *node;
+	size_t n = h->nodes.n_chunks, chunk, at;
 	int err;
 
 	if (id <= 0)
@@ -84,26 +80,23 @@ int history_node(struct history *h, int64_t id, const struct history_node **out,
 	err = find_chunk(&h->nodes, id / NODES_IN_CHUNK, &chunk);
 	if (err)
 		return err;
-	node = &h->nodes.chunks[chunk][id % NODES_IN_CHUNK];
-	if (!node->frame) {
+	at = chunk * NODES_IN_CHUNK + (size_t)(id % NODES_IN_CHUNK);
+	if (!h->nodes.nodes[at].frame) {
 		err = read_chunk(h, chunk);
-		if (!err && !node->frame)
+		if (!err && !h->nodes.nodes[at].frame)
 			err = -EBADMSG;
 		if (err && h->nodes.n_chunks > n)
 			drop_last(&h->nodes);
 		if (err)
 			return err;
 	}
-	*out = node;
-	*place = (struct history_place){ .chunk = chunk, .at = (uint32_t)(id % NODES_IN_CHUNK) };
+	*index = at;
 	return 0;
 }
 
 void history_nodes_clear(struct history_nodes *nodes)
 {
-	for (size_t i = 0; i < nodes->n_chunks; i++)
-		free(nodes->chunks[i]);
-	free(nodes->chunks);
+	free(nodes->nodes);
 	free(nodes->numbers);
 	uw_hash_fini(&nodes->by_number);
 	*nodes = (struct history_nodes){ .n_chunks = 0 };

@@ -15,33 +15,30 @@
 
 struct history;
 
-enum { NODES_IN_CHUNK = 256 };
+/*
+ * Nodes that are read together. The nodes of one stack are often neighbours; with larger chunks, more is
+ * read that nobody needs when an hour is read of a history of months.
+ */
+enum { NODES_IN_CHUNK = 16 };
 
 struct history_node {
 	int64_t parent; /* 0: the frame is outermost; else below this node's id */
 	int64_t frame;	/* 0: the node was not there when its chunk was read */
 };
 
-struct history_nodes { /* all zero: empty */
-	struct history_node **chunks;
-	int64_t *numbers; /* of each chunk: what its nodes' ids have above their lowest bits */
-	size_t n_chunks, room_chunks, room_numbers;
+struct history_nodes {		    /* all zero: empty */
+	struct history_node *nodes; /* chunk by chunk */
+	int64_t *numbers;	    /* of each chunk: the id of its first node / NODES_IN_CHUNK */
+	size_t n_chunks, room_nodes, room_numbers;
 	struct uw_hash_index by_number;
 	size_t last; /* chunk that was asked for last */
 };
 
-/* Where a node is in the cache. */
-struct history_place {
-	size_t chunk;
-	uint32_t at; /* in the chunk */
-};
-
 /*
- * Find a node, and read it if necessary together with those beside it. It is borrowed until
- * history_nodes_clear. -EBADMSG: there is no such node, or it leads nowhere.
+ * Find a node, and read it if necessary together with those beside it. *index is where it is in the cache,
+ * until history_nodes_clear. -EBADMSG: there is no such node, or it leads nowhere.
  */
-int history_node(struct history *h, int64_t id, const struct history_node **out,
-		 struct history_place *place);
+int history_node(struct history *h, int64_t id, size_t *index);
 void history_nodes_clear(struct history_nodes *nodes);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { HISTORY_TYPES = 1024 }; /* sample types that a history can have */
 
-/* More nodes than these are not cached from one call to the next: 64 MiB. */
+/* More nodes than these are not cached from one call to the next: about 80 MiB. */
 enum { CACHED_CHUNKS = 4194304 / NODES_IN_CHUNK };
 
 /* A row whose contents are in the profile already. */
@@ -52,7 +52,7 @@ struct reading {
 	size_t room_values;
 	struct uw_hash_index by_sum;
 	uint32_t sum_without_frames; /* index + 1 */
-	struct node_use **uses;	     /* by chunk of nodes */
+	struct node_use *uses;	     /* as the cache of nodes */
 	size_t n_uses;
 	struct loaded_rows frames, modules, functions, labels;
 	uint32_t *label_ids; /* of all rows in labels */
@@ -225,25 +225,21 @@ static int load_frame(struct reading *r, int64_t row, uint32_t *index)
 	return keep_row(&r->frames, &(struct loaded){ .row = row, .index = *index });
 }
 
-/* Find a node, and what is known of it. Both are borrowed until the next call. */
+/* Find a node, and what is known of it, which is borrowed until the next call. */
 static int find_node(struct reading *r, int64_t row, const struct history_node **node,
 		     struct node_use **use)
 {
-	struct history_place place;
-	size_t before = r->n_uses;
-	int err = history_node(r->h, row, node, &place);
+	size_t index, before = r->n_uses;
+	int err = history_node(r->h, row, &index);
 
 	if (!err)
-		err = array_reserve(r->uses, place.chunk + 1, r->n_uses);
+		err = array_reserve(r->uses, index + 1, r->n_uses);
 	if (err)
 		return err;
 	if (r->n_uses > before)
 		memset(r->uses + before, 0, (r->n_uses - before) * sizeof(*r->uses));
-	if (!r->uses[place.chunk])
-		r->uses[place.chunk] = calloc(NODES_IN_CHUNK, sizeof(**r->uses));
-	if (!r->uses[place.chunk])
-		return -ENOMEM;
-	*use = &r->uses[place.chunk][place.at];
+	*node = &r->h->nodes.nodes[index];
+	*use = &r->uses[index];
 	return 0;
 }
 
@@ -630,8 +626,6 @@ static void fini(struct reading *r)
 	free(r->sums);
 	free(r->values);
 	uw_hash_fini(&r->by_sum);
-	for (size_t i = 0; i < r->n_uses; i++)
-		free(r->uses[i]);
 	free(r->uses);
 	free_rows(&r->frames);
 	free_rows(&r->modules);

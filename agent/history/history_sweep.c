@@ -106,16 +106,16 @@ void history_sweep_free(struct history_sweep *s)
 /* Mark a node, its callers and their frames. One that cannot be read leads nowhere. */
 static int mark_node(struct history *h, struct history_sweep *s, int64_t id)
 {
-	const struct history_node *node;
-	struct history_place place;
+	size_t index;
 	int err = 0;
 
-	for (; id > 0 && !err && !has_id(&s->nodes, id); id = err ? 0 : node->parent) {
-		err = history_node(h, id, &node, &place);
+	for (; id > 0 && !err && !has_id(&s->nodes, id);
+	     id = err ? 0 : h->nodes.nodes[index].parent) {
+		err = history_node(h, id, &index);
 		if (!err)
 			err = add_id(&s->nodes, id);
 		if (!err)
-			err = add_id(&s->frames, node->frame);
+			err = add_id(&s->frames, h->nodes.nodes[index].frame);
 	}
 	return err == -EBADMSG ? 0 : err;
 }

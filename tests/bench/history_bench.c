@@ -1,0 +1,358 @@
+/*
+ * tests/bench/history_bench.c: makes histories of busy machines, and measures how fast they are read.
+ *   usage: history_bench make DB CPUS HERTZ HOURS STACKS   windows of all levels, up to now
+ *          history_bench read DB HOURS                     the last hours: stacks alone, with labels
+ *          history_bench keep DB                           what merging and deleting takes, by step
+ *
+ * Stacks are drawn with a probability of 1 / rank, which gives as many different ones in 10 s as builds
+ * do on two CPUs (about 340 of 380 with two million stacks). A stack is three frames more than one before
+ * it in its program. Its depth is about 15.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "agent/clock.h"
+#include "agent/history/history.h"
+#include "agent/history/history_internal.h"
+
+#define SECOND ((uint64_t)1000000000)
+#define HOUR   (3600 * SECOND)
+
+enum { PROGRAMS = 300, THREADS = 4, FUNCTIONS = 400, ADDRESSES = 3, NEW_FRAMES = 3, DEPTH = 15 };
+
+struct made_stack {
+	uint32_t program, depth;
+	int64_t node;
+};
+
+static struct made_stack *stacks;
+static uint32_t n_stacks;
+
+static void die(const char *what, int err)
+{
+	(void)fprintf(stderr, "%s: %s\n", what, strerror(-err));
+	exit(1);
+}
+
+static uint64_t draw(void)
+{
+	static uint64_t state = 88172645463325252;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+static uint32_t draw_below(uint32_t n)
+{
+	return (uint32_t)((draw() >> 32) * n >> 32);
+}
+
+static double draw_unit(void)
+{
+	return (double)(draw() >> 11) * 0x1p-53;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static void run(struct history *h, const char *sql)
+{
+	int err = db_exec(h->db, sql);
+
+	if (err)
+		die(sql, err);
+}
+
+static void make_names(struct history *h)
+{
+	char sql[1024];
+
+	(void)snprintf(
+		sql, sizeof(sql),
+		"INSERT INTO types (type, unit) VALUES ('samples', 'count'), ('cpu', "
+		"'nanoseconds');"
+		"WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)"
+		" INSERT INTO modules SELECT n, '/usr/bin/program' || n, printf('%%040x', n), 0, 0,"
+		" 1000000 FROM i;"
+		"INSERT INTO labels SELECT id, json_object('comm', 'program' || id, 'cgroup',"
+		" '/system.slice/program' || id || '.service') FROM modules;"
+		"WITH RECURSIVE i(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM i WHERE n < %d)"
+		" INSERT INTO functions SELECT n + 1, 'function_with_a_name_' || n || '(int, char"
+		" const*)', '_Z' || n || 'function_with_a_name', 'src/file' || (n / 50) || '.cc', "
+		"n,"
+		" 0, n FROM i",
+		PROGRAMS, PROGRAMS * FUNCTIONS - 1);
+	run(h, sql);
+}
+
+static void insert(sqlite3_stmt *stmt)
+{
+	if (sqlite3_step(stmt) != SQLITE_DONE)
+		die("insert", -EIO);
+	(void)sqlite3_reset(stmt);
+}
+
+static void make_frames(struct history *h)
+{
+	sqlite3_stmt *stmt;
+
+	(void)sqlite3_prepare_v2(h->db, "INSERT INTO frames VALUES (?1, ?2, ?3, 0, ?4)", -1, &stmt,
+				 NULL);
+	for (uint32_t i = 0; i < PROGRAMS * FUNCTIONS * ADDRESSES; i++) {
+		struct history_bytes lines = { .bytes = NULL };
+		int err = 0;
+
+		history_put_uleb(&lines, i / ADDRESSES + 1, &err);
+		history_put_uleb(&lines, i % 200, &err);
+		db_bind_numbers(stmt,
+				(const int64_t[]){ i + 1, i / (FUNCTIONS * ADDRESSES) + 1,
+						   16 * i % 1000000 },
+				3);
+		db_bind_bytes(stmt, 4, lines.bytes, lines.size);
+		insert(stmt);
+		free(lines.bytes);
+	}
+	(void)sqlite3_finalize(stmt);
+}
+
+/* Add frames to a stack of the program that there is already, or begin a new one. */
+static void make_stack(struct history *h, struct made_stack *s, const uint32_t *last,
+		       const int64_t *parents)
+{
+	int64_t parent = 0;
+	uint32_t depth = 0, n = NEW_FRAMES;
+	int err;
+
+	if (last[s->program] != UINT32_MAX && draw_below(DEPTH)) {
+		const struct made_stack *other = &stacks[last[s->program]];
+		uint32_t up = draw_below(2 * NEW_FRAMES);
+
+		parent = other->node;
+		for (depth = other->depth; depth && (up || depth > 2 * DEPTH); depth--) {
+			parent = parents[parent];
+			up -= up != 0;
+		}
+	} else {
+		n = DEPTH;
+	}
+	for (; n--; depth++) {
+		sqlite3_stmt *stmt = history_statement(h, ADD_NODE, &err);
+
+		db_bind_numbers(
+			stmt,
+			(const int64_t[]){ parent, 1 + s->program * FUNCTIONS * ADDRESSES +
+							   draw_below(FUNCTIONS * ADDRESSES) },
+			2);
+		if (db_step(stmt) < 0) { /* it is there already */
+			db_release(stmt);
+			continue;
+		}
+		db_release(stmt);
+		((int64_t *)parents)[sqlite3_last_insert_rowid(h->db)] = parent;
+		parent = sqlite3_last_insert_rowid(h->db);
+	}
+	s->node = parent;
+	s->depth = depth;
+}
+
+static void make_stacks(struct history *h)
+{
+	static uint32_t last[PROGRAMS];
+	int64_t *parents = calloc((size_t)n_stacks * (NEW_FRAMES + 2) + 100000, sizeof(*parents));
+
+	memset(last, 0xff, sizeof(last));
+	stacks = calloc(n_stacks, sizeof(*stacks));
+	if (!stacks || !parents)
+		die("stacks", -ENOMEM);
+	for (uint32_t i = 0; i < n_stacks; i++) {
+		stacks[i].program = draw_below(PROGRAMS);
+		make_stack(h, &stacks[i], last, parents);
+		last[stacks[i].program] = i;
+	}
+	free(parents);
+}
+
+/* Add a window with n samples. Those of merged windows are counted first: they are many. */
+static void make_window(struct history *h, uint64_t start_ns, uint64_t length_ns, size_t n,
+			enum history_level level, int64_t period_ns)
+{
+	uint32_t threads = level == HISTORY_TOGETHER ? 1 : THREADS;
+	uint32_t *counts = calloc((size_t)n_stacks * threads, sizeof(*counts));
+	struct history_sample *samples = calloc(n, sizeof(*samples));
+	struct history_bytes packed = { .bytes = NULL };
+	size_t n_groups = 0;
+	int64_t id;
+	int err;
+
+	if (!counts || !samples)
+		die("window", -ENOMEM);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t rank = (uint32_t)exp(draw_unit() * log(n_stacks));
+		size_t at = (size_t)(rank % n_stacks) * threads + draw_below(threads);
+
+		if (level == HISTORY_TIMES || !counts[at]++) {
+			const struct made_stack *s = &stacks[at / threads];
+
+			samples[n_groups++] = (struct history_sample){
+				.labels = s->program + 1,
+				.node = (uint64_t)s->node,
+				.pid = 1000 + s->program,
+				.tid = 1000 + s->program + (uint32_t)(at % threads),
+				.time_ns = (uint64_t)(draw_unit() * (double)length_ns),
+				.n_values = 2,
+				.values = { { 1, 1 }, { 2, period_ns } }
+			};
+		}
+	}
+	for (size_t i = 0; level != HISTORY_TIMES && i < n_groups; i++) {
+		/* What the first sample of a group was drawn as is not known any more: any count will do. */
+		samples[i].values[0].value = 1 + draw_below((uint32_t)(2 * n / n_groups));
+		samples[i].values[1].value = samples[i].values[0].value * period_ns;
+	}
+	err = samples_pack(samples, n_groups, level, &packed);
+	if (!err)
+		err = history_add_window(h,
+					 &(struct history_row){ (int64_t)start_ns,
+								(int64_t)(start_ns + length_ns),
+								level, (int64_t)n, &packed },
+					 &id);
+	if (err)
+		die("window", err);
+	free(packed.bytes);
+	free(samples);
+	free(counts);
+}
+
+static void make(const char *path, double cpus, double hertz, double hours)
+{
+	static const uint64_t length_ns[] = { 10 * SECOND, 600 * SECOND, HOUR };
+	uint64_t now = clock_ns(CLOCK_REALTIME) / HOUR * HOUR;
+	uint64_t at = now - (uint64_t)(hours * (double)HOUR);
+	struct history *h;
+	int err = history_open(path, true, &h);
+
+	if (err)
+		die(path, err);
+	run(h, "PRAGMA cache_size = -200000; BEGIN");
+	make_names(h);
+	make_frames(h);
+	make_stacks(h);
+	run(h, "COMMIT");
+	while (at < now) {
+		enum history_level level = now - at <= 6 * HOUR	   ? HISTORY_TIMES
+					   : now - at <= 48 * HOUR ? HISTORY_THREADS
+								   : HISTORY_TOGETHER;
+
+		make_window(h, at, length_ns[level],
+			    (size_t)(cpus * hertz * (double)(length_ns[level] / SECOND)), level,
+			    (int64_t)(1e9 / hertz));
+		at += length_ns[level];
+	}
+	run(h, "PRAGMA wal_checkpoint(TRUNCATE)");
+	(void)printf("%.1f MB: nodes %" PRId64 ", windows %" PRId64 " with %.1f MB\n",
+		     (double)db_number(h->db, "SELECT page_count * page_size FROM"
+					      " pragma_page_count, pragma_page_size") *
+			     1e-6,
+		     db_number(h->db, "SELECT count(*) FROM nodes"),
+		     db_number(h->db, "SELECT count(*) FROM windows"),
+		     (double)db_number(h->db, "SELECT sum(length(samples)) FROM windows") * 1e-6);
+	history_close(h);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static double peak_mb(void)
+{
+	struct rusage used;
+
+	(void)getrusage(RUSAGE_SELF, &used);
+	return (double)used.ru_maxrss / 1024;
+}
+
+static void read_once(struct history *h, const struct history_query *q, const char *what)
+{
+	struct history_found found;
+	struct stacks *s;
+	uint64_t start = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	int err = stacks_new(&s);
+
+	if (!err)
+		err = history_read(h, q, s, &found);
+	if (err)
+		die(what, err);
+	(void)printf("%-28s %8.1f ms, %8.1f of CPU; %" PRIu64 " windows, %" PRIu64
+		     " samples, %zu sums of %.1f frames, peak %.0f MiB\n",
+		     what, (double)(now_ns() - start) * 1e-6,
+		     (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) * 1e-6, found.n_windows,
+		     found.n_samples, s->n_samples,
+		     (double)s->n_location_ids / (double)(s->n_samples + 1), peak_mb());
+	stacks_free(s);
+}
+
+static void read_hours(const char *path, double hours)
+{
+	struct history *h;
+	int err = history_open(path, false, &h);
+	uint64_t now;
+	struct history_query q = { .to_ns = UINT64_MAX };
+
+	if (err)
+		die(path, err);
+	now = (uint64_t)db_number(h->db, "SELECT max(end_ns) FROM windows");
+	q.from_ns = now - (uint64_t)(hours * (double)HOUR);
+	read_once(h, &q, "stacks alone, first");
+	read_once(h, &q, "stacks alone, again");
+	q.labels = true;
+	read_once(h, &q, "with labels and threads");
+	history_close(h);
+}
+
+/* ---- merging and deleting -------------------------------------------------------------------- */
+
+static void keep(const char *path)
+{
+	struct history *h;
+	uint64_t now = clock_ns(CLOCK_REALTIME) + 24 * HOUR, longest = 0, all = 0;
+	struct history_limits limits = { .bytes = 0 };
+	int err = history_open(path, true, &h), steps = 0;
+
+	while (!err) {
+		uint64_t start = now_ns(), took;
+
+		err = history_keep(h, &limits, now);
+		if (err != 1)
+			break;
+		err = 0;
+		took = now_ns() - start;
+		longest = took > longest ? took : longest;
+		all += took;
+		steps++;
+	}
+	if (err)
+		die(path, err);
+	(void)printf("a day later: %d steps, %.1f ms each, the longest %.1f ms\n", steps,
+		     (double)all * 1e-6 / (steps ? steps : 1), (double)longest * 1e-6);
+	history_close(h);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 7 && !strcmp(argv[1], "make")) {
+		n_stacks = (uint32_t)strtoul(argv[6], NULL, 10);
+		make(argv[2], strtod(argv[3], NULL), strtod(argv[4], NULL), strtod(argv[5], NULL));
+	} else if (argc == 4 && !strcmp(argv[1], "read")) {
+		read_hours(argv[2], strtod(argv[3], NULL));
+	} else if (argc == 3 && !strcmp(argv[1], "keep")) {
+		keep(argv[2]);
+	} else {
+		(void)fprintf(stderr, "usage: see tests/bench/history_bench.c\n");
+		return 2;
+	}
+	return 0;
+}

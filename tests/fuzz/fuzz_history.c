@@ -1,0 +1,133 @@
+/*
+ * tests/fuzz/fuzz_history.c: fuzzes the history with a database that somebody else wrote, in memory.
+ *
+ * Byte 0 chooses what is asked for, and what is done after that: windows are added, merged, deleted,
+ * stacks are deleted, and SQL is asked. Then come rows, each of a kind (one byte), a number (8 bytes),
+ * another one (8), the size of a blob or text (2) and that.
+ */
+#include "agent/history/history.h"
+
+#include "agent/history/history_internal.h"
+#include "agent/history/samples.h"
+#include "base/bytes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define NOW UINT64_C(1700000000000000000)
+
+enum { LABELS = 1, TIMES = 2, KEEPS = 4, ADDS = 8 };
+enum { ROWS_MAX = 300, STEPS_MAX = 2000 };
+
+/* What a row's numbers, a and b, and its blob go into. Small ids are likely to fit together. */
+static const char *const inserts[] = {
+	"INSERT OR REPLACE INTO windows (start_ns, end_ns, level, n_samples, samples)"
+	" VALUES (1 + abs(?1 % 1700000000000000000), 1 + abs(?1 % 1700000000000000000) + abs(?2 %"
+	" 100000000000), ?2 & 3, ?2, ?3)",
+	"INSERT OR REPLACE INTO nodes (id, parent, frame) VALUES (?1, ?2 & 255, (?2 >> 8) & 15)",
+	"INSERT OR REPLACE INTO nodes (id, parent, frame) VALUES (?1, ?2, 1)",
+	"INSERT OR REPLACE INTO frames (id, module, address, variant, lines)"
+	" VALUES (?1 & 15, ?2 & 7, ?1, 0, ?3)",
+	"INSERT OR REPLACE INTO frames (id, module, address, variant, lines)"
+	" VALUES (?1, ?2, ?1, ?2, ?3)",
+	"INSERT OR REPLACE INTO functions (id, name, system_name, file, start_line, placed, hash)"
+	" VALUES (?1, CAST(?3 AS TEXT), '', '', ?2, 0, ?2)",
+	"INSERT OR REPLACE INTO modules (id, path, build_id, off, start, \"limit\")"
+	" VALUES (?1 & 7, CAST(?3 AS TEXT), '', ?2, ?1, ?2)",
+	"INSERT OR REPLACE INTO labels (id, labels) VALUES (?1, CAST(?3 AS TEXT))",
+	"INSERT OR REPLACE INTO types (id, type, unit) VALUES (?1, CAST(?3 AS TEXT), 'x')",
+	"INSERT OR REPLACE INTO settings (name, value) VALUES ('bytes', ?1 & 1048575)",
+	"INSERT OR REPLACE INTO counters (window, what, reason, n) VALUES (?1 & 7, 'fired', '', ?2)",
+};
+
+#define N_INSERTS (sizeof(inserts) / sizeof(inserts[0]))
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	stderr = fopen("/dev/null", "we"); /* libFuzzer has its own way to standard error */
+	if (!stderr)
+		abort();
+	return 0;
+}
+
+static void insert_row(struct history *h, struct uw_bytes *b)
+{
+	size_t kind = uw_bytes_u8(b) % N_INSERTS;
+	const int64_t numbers[] = { (int64_t)uw_bytes_u64(b), (int64_t)uw_bytes_u64(b) };
+	uint64_t size = uw_bytes_u16(b);
+	struct uw_bytes blob = uw_bytes_take(b, size < uw_bytes_left(b) ? size : uw_bytes_left(b));
+	sqlite3_stmt *stmt;
+
+	if (sqlite3_prepare_v2(h->db, inserts[kind], -1, &stmt, NULL) != SQLITE_OK)
+		abort();
+	db_bind_numbers(stmt, numbers, 2);
+	if (sqlite3_bind_parameter_count(stmt) == 3)
+		db_bind_bytes(stmt, 3, blob.pos, uw_bytes_left(&blob));
+	(void)sqlite3_step(stmt); /* constraints may refuse it */
+	(void)sqlite3_finalize(stmt);
+}
+
+/* Everything that is read must be readable. */
+static void read_all(struct history *h, uint8_t mode, struct stacks **out)
+{
+	const struct history_query q = { .from_ns = mode & 16 ? NOW / 2 : 0,
+					 .to_ns = mode & 32 ? NOW : UINT64_MAX,
+					 .labels = mode & LABELS,
+					 .times = mode & TIMES };
+	struct history_found found;
+	struct stacks *s;
+
+	if (stacks_new(&s))
+		abort();
+	if (history_read(h, &q, s, &found)) {
+		stacks_free(s);
+		s = NULL;
+	}
+	*out = s;
+}
+
+static void keep(struct history *h)
+{
+	struct history_limits limits;
+	int steps = 0;
+
+	if (history_get_limits(h, &limits))
+		return;
+	while (history_keep(h, &limits, NOW) == 1)
+		if (++steps > STEPS_MAX)
+			abort(); /* it does not end */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct uw_bytes b = uw_bytes_of(data, size);
+	uint8_t mode = uw_bytes_u8(&b);
+	struct stacks *s = NULL;
+	struct history *h;
+
+	if (history_open(":memory:", true, &h))
+		abort();
+	if (db_exec(h->db, "PRAGMA foreign_keys = OFF; BEGIN"))
+		abort();
+	for (int i = 0; i < ROWS_MAX && !uw_bytes_done(&b); i++)
+		insert_row(h, &b);
+	if (db_exec(h->db, "COMMIT; PRAGMA foreign_keys = ON"))
+		abort();
+	read_all(h, mode, &s);
+	if (s && mode & ADDS)
+		(void)history_add(h, s,
+				  &(struct history_window){ .start_ns = 1, .end_ns = NOW / 2 });
+	stacks_free(s);
+	if (mode & KEEPS)
+		keep(h);
+	read_all(h, mode ^ LABELS, &s);
+	stacks_free(s);
+	history_close(h);
+	return 0;
+}
