@@ -4,6 +4,7 @@
 #include "agent/history/history_internal.h"
 #include "agent/history/history_sweep.h"
 #include "agent/io.h"
+#include "agent/history/vtab.h"
 #include "agent/log.h"
 #include "schema/history_sql.h"
 
@@ -226,6 +227,12 @@ int history_open(const char *path, bool write, struct history **out)
 	(void)db_exec(h->db, "PRAGMA mmap_size = 0; PRAGMA cache_size = -" TEXT(CACHE_KIB));
 	/* The files of its write-ahead log are opened by the first statement. */
 	(void)db_number(h->db, "SELECT count(*) FROM types");
+	err = write ? 0 : history_register(h);
+	if (err) {
+		(void)history_failed(h, "be opened", err);
+		history_close(h);
+		return err;
+	}
 	*out = h;
 	return 0;
 }
@@ -256,6 +263,11 @@ bool history_is(const char *path)
 	if (fd >= 0)
 		(void)close(fd);
 	return is;
+}
+
+sqlite3 *history_connection(struct history *h)
+{
+	return h->db;
 }
 
 char *history_path(const char *store_path)

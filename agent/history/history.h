@@ -32,6 +32,11 @@ int history_open(const char *path, bool write, struct history **out);
 void history_close(struct history *history); /* NULL is fine */
 /* Return whether a file is a history, by its first bytes. */
 bool history_is(const char *path);
+/*
+ * Return the connection of a history that is open for reading, to ask SQL, with the virtual table samples
+ * and the functions stack and function (docs/history.md). It is borrowed.
+ */
+struct sqlite3 *history_connection(struct history *history);
 /* Return the path for a store's path; the caller frees it. NULL: no memory. */
 char *history_path(const char *store_path);
 

@@ -101,6 +101,23 @@ int history_number(struct history *h, const char *name, int64_t *out);
 /* 0: it is not set. */
 int history_set_number(struct history *h, const char *name, int64_t value);
 
+/*
+ * Return the time of a sample, which was taken so long after its window's start. Clocks of CPUs differ a
+ * little: a sample that seems to be of just after its window belongs to the window's end.
+ */
+static inline uint64_t history_sample_time(uint64_t start_ns, uint64_t end_ns, uint64_t after_ns)
+{
+	return start_ns < end_ns && after_ns < end_ns - start_ns ? start_ns + after_ns : end_ns - 1;
+}
+
+/* Return how much of n samples' value those from one rank to another have. All together have the value. */
+static inline int64_t history_share(int64_t value, uint64_t from, uint64_t to, uint64_t n)
+{
+	if (to - from == n)
+		return value;
+	return (int64_t)((__int128)value * to / n - (__int128)value * from / n);
+}
+
 /* A row of the table windows. */
 struct history_row {
 	int64_t start_ns, end_ns, level, n_samples;

@@ -331,14 +331,6 @@ struct share {
 	uint64_t time_ns;     /* 0: times do not matter */
 };
 
-/* Return how much of a value belongs to a share. All shares of a group give the value. */
-static int64_t part_of(int64_t value, const struct share *s)
-{
-	if (s->to - s->from == s->n)
-		return value;
-	return (int64_t)((__int128)value * s->to / s->n - (__int128)value * s->from / s->n);
-}
-
 static int add_share(struct reading *r, const struct history_sample *g, const struct share *share)
 {
 	struct sum key = { .node = g->node, .time_ns = share->time_ns };
@@ -360,7 +352,7 @@ static int add_share(struct reading *r, const struct history_sample *g, const st
 		if (v->type >= r->n_types || !r->type_of[v->type])
 			return -EBADMSG;
 		to = &r->values[at * r->s->n_types + (size_t)r->type_of[v->type] - 1];
-		*to = stacks_sum(*to, part_of(v->value, share));
+		*to = stacks_sum(*to, history_share(v->value, share->from, share->to, share->n));
 	}
 	return 0;
 }
@@ -379,10 +371,7 @@ static int add_times(struct reading *r, const struct window *w, struct history_g
 	int err = 0;
 
 	for (uint64_t i = 0; !err && samples_time(g, &time_ns); i++) {
-		/* Clocks of CPUs differ a little: a sample may seem to be of just after its window. */
-		time_ns = w->end_ns > w->start_ns && time_ns < w->end_ns - w->start_ns
-				  ? w->start_ns + time_ns
-				  : w->end_ns - 1;
+		time_ns = history_sample_time(w->start_ns, w->end_ns, time_ns);
 		if (time_ns < r->q->from_ns || time_ns >= r->q->to_ns)
 			continue;
 		if (!share.to || r->q->times)
