@@ -56,10 +56,11 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples FROM windows"
 			 " WHERE end_ns > ?1 AND start_ns < ?2 ORDER BY end_ns",
 	[READ_NODES] = "SELECT id, parent, frame FROM nodes WHERE id BETWEEN ?1 AND ?2",
-	[READ_FRAME] = "SELECT module, address, lines FROM frames WHERE id = ?1",
+	[READ_FRAMES] = "SELECT id, module, address, lines FROM frames WHERE id BETWEEN ?1"
+			" AND ?2",
 	[READ_MODULE] = "SELECT path, build_id, off, start, \"limit\" FROM modules WHERE id = ?1",
-	[READ_FUNCTION] = "SELECT name, iif(system_name = '', name, system_name), file,"
-			  " start_line, placed FROM functions WHERE id = ?1",
+	[READ_FUNCTIONS] = "SELECT id, name, iif(system_name = '', name, system_name), file,"
+			   " start_line, placed FROM functions WHERE id BETWEEN ?1 AND ?2",
 	[READ_LABELS] = "SELECT key, value, type FROM json_each((SELECT labels FROM labels"
 			" WHERE id = ?1))",
 	[READ_TYPE] = "SELECT id, type, unit FROM types WHERE type = ?1 OR (?1 IS NULL AND"
@@ -244,7 +245,8 @@ void history_close(struct history *h)
 	for (size_t i = 0; i < HISTORY_STATEMENTS; i++)
 		(void)sqlite3_finalize(h->statements[i]);
 	(void)sqlite3_close(h->db);
-	history_nodes_clear(&h->nodes);
+	history_clear_nodes(h);
+	history_clear_names(h);
 	history_sweep_free(h->sweep);
 	free(h->path);
 	free(h);

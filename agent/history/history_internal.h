@@ -3,7 +3,7 @@
 #define AGENT_HISTORY_HISTORY_INTERNAL_H
 
 #include "agent/history/history.h"
-#include "agent/history/history_nodes.h"
+#include "agent/history/history_rows.h"
 #include "agent/history/samples.h"
 #include "agent/store/db.h"
 
@@ -30,9 +30,9 @@ enum history_statement {
 	READ_TOTALS,
 	READ_WINDOWS,
 	READ_NODES,
-	READ_FRAME,
+	READ_FRAMES,
+	READ_FUNCTIONS,
 	READ_MODULE,
-	READ_FUNCTION,
 	READ_LABELS,
 	READ_TYPES,
 	READ_TYPE,
@@ -73,6 +73,8 @@ enum history_statement {
 #define HISTORY_UNSWEPT "unswept"  /* windows were deleted since the last sweep began */
 #define HISTORY_SWEPT	"swept_ns" /* when the last sweep ended, since 1970 */
 
+#define HISTORY_RENAMED "renamed" /* how often frames got other names */
+
 struct history_sweep;
 
 struct history {
@@ -80,7 +82,9 @@ struct history {
 	char *path;
 	sqlite3_stmt *statements[HISTORY_STATEMENTS];
 	char type[64], unit[64]; /* of the last scan */
-	struct history_nodes nodes;
+	struct history_rows nodes, frames, functions;
+	struct strings texts;	     /* of functions */
+	int64_t renamed;	     /* of HISTORY_RENAMED when frames were cached */
 	struct history_sweep *sweep; /* NULL: none is going on */
 	uint64_t step_ns;	     /* how long a step of it may take */
 	int64_t delete_before_ns;    /* windows that ended before it go because space is needed */

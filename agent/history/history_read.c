@@ -11,8 +11,8 @@
 
 enum { HISTORY_TYPES = 1024 }; /* sample types that a history can have */
 
-/* More nodes than these are not cached from one call to the next: about 80 MiB. */
-enum { CACHED_CHUNKS = 4194304 / NODES_IN_CHUNK };
+/* More rows than these are not cached from one call to the next: about 80 MiB, and as much of names. */
+enum { CACHED_NODES = 4194304, CACHED_NAMES = 524288 };
 
 /* A row whose contents are in the profile already. */
 struct loaded {
@@ -31,6 +31,7 @@ struct loaded_rows {
 struct node_use {
 	uint32_t sum;	   /* index + 1, of samples without labels and times; 0: none */
 	uint32_t location; /* in the profile, + 1; 0: not loaded */
+	size_t parent;	   /* index in the cache, + 1; 0: the node is outermost, or not loaded */
 };
 
 /* Samples that are counted together. */
@@ -54,7 +55,9 @@ struct reading {
 	uint32_t sum_without_frames; /* index + 1 */
 	struct node_use *uses;	     /* as the cache of nodes */
 	size_t n_uses;
-	struct loaded_rows frames, modules, functions, labels;
+	uint32_t *frames, *functions; /* as the caches of rows: index in the profile + 1 */
+	size_t n_frames, n_functions;
+	struct loaded_rows modules, labels;
 	uint32_t *label_ids; /* of all rows in labels */
 	size_t n_label_ids, room_label_ids;
 	struct stacks_label pid, tid, time; /* without their numbers */
@@ -119,7 +122,7 @@ static int load_module(struct reading *r, int64_t row, uint32_t *index)
 {
 	const struct loaded *known = find_row(&r->modules, row);
 	struct stacks_module m = { .start = 0 };
-	sqlite3_stmt *stmt;
+	sqlite3_stmt *stmt = NULL;
 	int err;
 
 	if (known) {
@@ -143,36 +146,48 @@ static int load_module(struct reading *r, int64_t row, uint32_t *index)
 	return keep_row(&r->modules, &(struct loaded){ .row = row, .index = *index });
 }
 
-static int load_function(struct reading *r, int64_t row, uint32_t *index)
+/* Make *known large enough for an index in a cache of rows; what is new is 0. */
+static int reserve_known(uint32_t **known, size_t *n, size_t index)
 {
-	const struct loaded *known = find_row(&r->functions, row);
-	struct stacks_function f = { .name = NULL };
-	sqlite3_stmt *stmt;
-	int err;
+	size_t before = *n;
+	int err = array_reserve(*known, index + 1, *n);
 
-	if (known) {
-		*index = known->index;
-		return 0;
-	}
-	err = read_row(r, READ_FUNCTION, row, &stmt);
-	if (err)
-		return err;
-	f.name = text_column(r, stmt, 0);
-	f.system_name = text_column(r, stmt, 1);
-	f.file = text_column(r, stmt, 2);
-	f.start_line = sqlite3_column_int64(stmt, 3);
-	f.placed = sqlite3_column_int64(stmt, 4);
-	db_release(stmt);
-	*index = f.name && f.system_name && f.file ? stacks_function(r->s, &f) : UW_HASH_NONE;
-	if (*index == UW_HASH_NONE)
-		return -ENOMEM;
-	return keep_row(&r->functions, &(struct loaded){ .row = row, .index = *index });
+	if (!err && *n > before)
+		memset(*known + before, 0, (*n - before) * sizeof(**known));
+	return err;
 }
 
-/* Read the lines of a frame. They were copied, because other statements run meanwhile. */
-static int load_lines(struct reading *r, const uint8_t *bytes, size_t size, uint32_t *n)
+static int load_function(struct reading *r, int64_t row, uint32_t *out)
 {
-	struct uw_bytes b = uw_bytes_of(bytes, size);
+	const struct history_function *from;
+	struct stacks_function f = { .name = NULL };
+	size_t index;
+	int err = history_function(r->h, row, &index);
+
+	if (!err)
+		err = reserve_known(&r->functions, &r->n_functions, index);
+	if (err)
+		return err;
+	if (!r->functions[index]) {
+		from = &history_functions(r->h)[index];
+		f.name = stacks_text(r->s, from->name);
+		f.system_name = stacks_text(r->s, from->system_name);
+		f.file = stacks_text(r->s, from->file);
+		f.start_line = from->start_line;
+		f.placed = from->placed;
+		*out = f.name && f.system_name && f.file ? stacks_function(r->s, &f) : UW_HASH_NONE;
+		if (*out == UW_HASH_NONE)
+			return -ENOMEM;
+		r->functions[index] = *out + 1;
+	}
+	*out = r->functions[index] - 1;
+	return 0;
+}
+
+/* Read the lines of a frame. */
+static int load_lines(struct reading *r, const struct history_frame *frame, uint32_t *n)
+{
+	struct uw_bytes b = uw_bytes_of(frame->lines, frame->n_lines);
 	int err = 0;
 
 	*n = 0;
@@ -189,57 +204,61 @@ static int load_lines(struct reading *r, const uint8_t *bytes, size_t size, uint
 	return err ? err : *n ? 0 : -EBADMSG;
 }
 
-static int load_frame(struct reading *r, int64_t row, uint32_t *index)
+static int load_frame(struct reading *r, int64_t row, uint32_t *out)
 {
-	const struct loaded *known = find_row(&r->frames, row);
 	struct stacks_location l = { .address = 0 };
-	sqlite3_stmt *stmt;
-	uint8_t *lines;
-	int64_t module;
-	size_t size;
-	int err;
+	const struct history_frame *frame;
+	size_t index;
+	int err = history_frame(r->h, row, &index);
 
-	if (known) {
-		*index = known->index;
-		return 0;
-	}
-	err = read_row(r, READ_FRAME, row, &stmt);
-	if (err)
-		return err;
-	module = sqlite3_column_int64(stmt, 0);
-	l.address = (uint64_t)sqlite3_column_int64(stmt, 1);
-	size = (size_t)sqlite3_column_bytes(stmt, 2);
-	lines = malloc(size + 1);
-	if (lines && size)
-		memcpy(lines, sqlite3_column_blob(stmt, 2), size);
-	db_release(stmt);
-	err = lines ? load_module(r, module, &l.module) : -ENOMEM;
 	if (!err)
-		err = load_lines(r, lines, size, &l.n_lines);
-	free(lines);
+		err = reserve_known(&r->frames, &r->n_frames, index);
 	if (err)
 		return err;
-	*index = stacks_location(r->s, &l, r->lines);
-	if (*index == UW_HASH_NONE)
-		return -ENOMEM;
-	return keep_row(&r->frames, &(struct loaded){ .row = row, .index = *index });
+	if (!r->frames[index]) {
+		frame = &history_frames(r->h)[index];
+		l.address = frame->address;
+		err = load_module(r, frame->module, &l.module);
+		if (!err)
+			err = load_lines(r, frame, &l.n_lines);
+		if (err)
+			return err;
+		*out = stacks_location(r->s, &l, r->lines);
+		if (*out == UW_HASH_NONE)
+			return -ENOMEM;
+		r->frames[index] = *out + 1;
+	}
+	*out = r->frames[index] - 1;
+	return 0;
 }
 
-/* Find a node, and what is known of it, which is borrowed until the next call. */
-static int find_node(struct reading *r, int64_t row, const struct history_node **node,
-		     struct node_use **use)
+/* Find a node in the cache, and make room for what is known of it. */
+static int find_node(struct reading *r, int64_t row, size_t *index)
 {
-	size_t index, before = r->n_uses;
-	int err = history_node(r->h, row, &index);
+	size_t before = r->n_uses;
+	int err = history_node(r->h, row, index);
 
 	if (!err)
-		err = array_reserve(r->uses, index + 1, r->n_uses);
+		err = array_reserve(r->uses, *index + 1, r->n_uses);
+	if (!err && r->n_uses > before)
+		memset(r->uses + before, 0, (r->n_uses - before) * sizeof(*r->uses));
+	return err;
+}
+
+/* Load the location of a node, and find its parent. */
+static int load_node(struct reading *r, size_t index)
+{
+	struct history_node node = history_nodes(r->h)[index];
+	uint32_t location;
+	size_t parent = 0;
+	int err = load_frame(r, node.frame, &location);
+
+	if (!err && node.parent)
+		err = find_node(r, node.parent, &parent);
 	if (err)
 		return err;
-	if (r->n_uses > before)
-		memset(r->uses + before, 0, (r->n_uses - before) * sizeof(*r->uses));
-	*node = &r->h->nodes.nodes[index];
-	*use = &r->uses[index];
+	r->uses[index].location = location + 1;
+	r->uses[index].parent = node.parent ? parent + 1 : 0;
 	return 0;
 }
 
@@ -249,22 +268,20 @@ static int find_node(struct reading *r, int64_t row, const struct history_node *
  */
 static int load_stack(struct reading *r, int64_t row, uint32_t *n)
 {
-	const struct history_node *node;
-	int err = 0;
+	size_t index;
+	int err = find_node(r, row, &index);
 
-	for (; row && !err; row = err ? 0 : node->parent) {
-		struct node_use *use;
-		uint32_t location;
-
-		err = find_node(r, row, &node, &use);
-		if (!err && !use->location) {
-			err = load_frame(r, node->frame, &location);
-			use->location = err ? 0 : location + 1;
-		}
+	while (!err) {
+		if (!r->uses[index].location)
+			err = load_node(r, index);
 		if (!err)
 			err = array_grow(r->ids, *n, r->room_ids);
-		if (!err)
-			r->ids[(*n)++] = use->location - 1;
+		if (err)
+			break;
+		r->ids[(*n)++] = r->uses[index].location - 1;
+		if (!r->uses[index].parent)
+			break;
+		index = r->uses[index].parent - 1;
 	}
 	return err;
 }
@@ -297,18 +314,21 @@ static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
 /* Find or add the sum of samples of which only the stacks matter. */
 static int sum_of_stack(struct reading *r, const struct sum *key, uint32_t *out)
 {
-	const struct history_node *node;
-	struct node_use none = { .sum = r->sum_without_frames }, *use = &none;
-	int err = key->node ? find_node(r, (int64_t)key->node, &node, &use) : 0;
+	uint32_t *sum = &r->sum_without_frames;
+	size_t index;
+	int err = key->node ? find_node(r, (int64_t)key->node, &index) : 0;
 
-	if (!err && !use->sum) {
-		err = new_sum(r, key, out);
-		use->sum = err ? 0 : *out + 1;
-	}
 	if (err)
 		return err;
-	*out = use->sum - 1;
-	r->sum_without_frames = key->node ? r->sum_without_frames : none.sum;
+	if (key->node)
+		sum = &r->uses[index].sum;
+	if (!*sum) {
+		err = new_sum(r, key, out);
+		if (err)
+			return err;
+		*sum = *out + 1;
+	}
+	*out = *sum - 1;
 	return 0;
 }
 
@@ -598,7 +618,7 @@ static int add_sample(struct reading *r, size_t index)
 	const struct sum *sum = &r->sums[index];
 	struct stacks_sample to = { .base = r->q->base };
 	uint32_t n = 0;
-	int err = load_stack(r, (int64_t)sum->node, &n);
+	int err = sum->node ? load_stack(r, (int64_t)sum->node, &n) : 0;
 
 	to.n_locations = n;
 	if (!err)
@@ -616,15 +636,17 @@ static void fini(struct reading *r)
 	free(r->values);
 	uw_hash_fini(&r->by_sum);
 	free(r->uses);
-	free_rows(&r->frames);
+	free(r->frames);
+	free(r->functions);
 	free_rows(&r->modules);
-	free_rows(&r->functions);
 	free_rows(&r->labels);
 	free(r->label_ids);
 	free(r->ids);
 	free(r->lines);
-	if (r->h->nodes.n_chunks > CACHED_CHUNKS)
-		history_nodes_clear(&r->h->nodes);
+	if (r->h->nodes.n_chunks > CACHED_NODES / ROWS_IN_CHUNK)
+		history_clear_nodes(r->h);
+	if (r->h->frames.n_chunks + r->h->functions.n_chunks > CACHED_NAMES / ROWS_IN_CHUNK)
+		history_clear_names(r->h);
 }
 
 int history_read(struct history *h, const struct history_query *query, struct stacks *stacks,
@@ -637,7 +659,9 @@ int history_read(struct history *h, const struct history_query *query, struct st
 	/* One transaction: names and stacks that windows refer to are there. */
 	err = db_exec(h->db, "BEGIN");
 	if (!err) {
-		err = make_labels(&r);
+		err = history_check_names(h);
+		if (!err)
+			err = make_labels(&r);
 		if (!err)
 			err = read_types(&r);
 		if (!err)

@@ -110,12 +110,12 @@ static int mark_node(struct history *h, struct history_sweep *s, int64_t id)
 	int err = 0;
 
 	for (; id > 0 && !err && !has_id(&s->nodes, id);
-	     id = err ? 0 : h->nodes.nodes[index].parent) {
+	     id = err ? 0 : history_nodes(h)[index].parent) {
 		err = history_node(h, id, &index);
 		if (!err)
 			err = add_id(&s->nodes, id);
 		if (!err)
-			err = add_id(&s->frames, h->nodes.nodes[index].frame);
+			err = add_id(&s->frames, history_nodes(h)[index].frame);
 	}
 	return err == -EBADMSG ? 0 : err;
 }
@@ -341,7 +341,7 @@ int history_sweep(struct history *h, uint64_t now)
 	if (err != 1) {
 		history_sweep_free(h->sweep);
 		h->sweep = NULL;
-		history_nodes_clear(&h->nodes);
+		history_clear_nodes(h);
 	}
 	return err;
 }

@@ -35,6 +35,7 @@ struct adding {
 	struct history_sample *samples;
 	size_t n_samples, room_samples;
 	struct history_bytes lines;
+	bool renamed; /* a frame got other names */
 };
 
 /* ---- statements -------------------------------------------------------------------------- */
@@ -223,7 +224,17 @@ static int rename_frame(struct adding *a, int64_t id)
 	db_bind_bytes(stmt, 2, a->lines.bytes, a->lines.size);
 	err = db_step(stmt);
 	db_release(stmt);
+	a->renamed = true;
 	return err < 0 ? err : 0;
+}
+
+/* Let those who cached names of frames know that some have changed. */
+static int count_renaming(struct adding *a)
+{
+	int64_t n = 0;
+	int err = a->renamed ? history_number(a->h, HISTORY_RENAMED, &n) : 0;
+
+	return err || !a->renamed ? err : history_set_number(a->h, HISTORY_RENAMED, n + 1);
 }
 
 static int frame_id(struct adding *a, uint32_t index, int64_t *id)
@@ -571,6 +582,8 @@ int history_add(struct history *h, const struct stacks *stacks, const struct his
 		err = add_samples(&a);
 	if (!err)
 		err = add_window(&a, w);
+	if (!err)
+		err = count_renaming(&a);
 	err = history_failed(h, "add a window", history_end(h, err));
 	fini(&a);
 	return err;

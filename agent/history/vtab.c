@@ -338,53 +338,38 @@ static const sqlite3_module module = {
 
 /* The names of a stack, innermost first, while it is followed to its end. */
 struct names {
-	char **names; /* owned */
+	const char **names; /* the array is owned, the names are borrowed */
 	size_t n, room;
 };
 
 static int add_name(struct history *h, struct names *names, int64_t function)
 {
-	const char *name;
-	int err = array_grow(names->names, names->n, names->room);
-	sqlite3_stmt *stmt = err ? NULL : history_statement(h, READ_FUNCTION, &err);
+	size_t index;
+	int err = history_function(h, function, &index);
 
-	if (!stmt)
-		return err;
-	(void)sqlite3_bind_int64(stmt, 1, function);
-	err = db_step(stmt);
-	name = err == 1 ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
-	if (err == 1 && name) {
-		names->names[names->n] = strdup(name);
-		err = names->names[names->n] ? 0 : -ENOMEM;
-		names->n += !err;
-	} else if (err >= 0) {
-		err = -EBADMSG;
-	}
-	db_release(stmt);
+	if (!err)
+		err = array_grow(names->names, names->n, names->room);
+	if (!err)
+		names->names[names->n++] = history_functions(h)[index].name;
 	return err;
 }
 
 /* Add the functions of a frame, inlined calls too. */
 static int add_names(struct history *h, struct names *names, int64_t frame)
 {
-	int err;
-	sqlite3_stmt *stmt = history_statement(h, READ_FRAME, &err);
 	struct uw_bytes b;
+	size_t index;
+	int err = history_frame(h, frame, &index);
 
-	if (!stmt)
+	if (err)
 		return err;
-	(void)sqlite3_bind_int64(stmt, 1, frame);
-	err = db_step(stmt);
-	err = err == 1 ? 0 : err ? err : -EBADMSG;
-	b = err ? uw_bytes_of(NULL, 0)
-		: uw_bytes_of(sqlite3_column_blob(stmt, 2), (size_t)sqlite3_column_bytes(stmt, 2));
+	b = uw_bytes_of(history_frames(h)[index].lines, history_frames(h)[index].n_lines);
 	while (!err && !uw_bytes_done(&b)) {
 		int64_t function = (int64_t)uw_bytes_uleb(&b);
 
 		(void)uw_bytes_uleb(&b);
 		err = b.err ? b.err : add_name(h, names, function);
 	}
-	db_release(stmt);
 	return err;
 }
 
@@ -416,27 +401,22 @@ static void name_node(sqlite3_context *ctx, int64_t node, bool whole)
 	struct history *h = sqlite3_user_data(ctx);
 	struct names names = { .n = 0 };
 	size_t index;
-	int err = 0;
+	int err = history_check_names(h);
 
 	while (node && !err) {
 		err = history_node(h, node, &index);
 		if (!err)
-			err = add_names(h, &names, h->nodes.nodes[index].frame);
-		node = err || !whole ? 0 : h->nodes.nodes[index].parent;
+			err = add_names(h, &names, history_nodes(h)[index].frame);
+		node = err || !whole ? 0 : history_nodes(h)[index].parent;
 	}
-	if (!err && !whole && names.n) { /* the innermost one alone */
-		for (size_t i = 1; i < names.n; i++)
-			free(names.names[i]);
-		names.n = 1;
-	}
+	if (!whole && names.n)
+		names.n = 1; /* the innermost one alone */
 	if (err == -ENOMEM)
 		sqlite3_result_error_nomem(ctx);
 	else if (err)
 		sqlite3_result_error(ctx, "there is no such node, or it is damaged", -1);
 	else
 		give_names(ctx, &names);
-	for (size_t i = 0; i < names.n; i++)
-		free(names.names[i]);
 	free(names.names);
 }
 

@@ -150,6 +150,9 @@ static void test_nodes_have_names(void)
 	check("SELECT function(3)", "f3\n");
 	CHECK(db_sql("DELETE FROM functions; DELETE FROM labels; DELETE FROM types") == SQLITE_OK,
 	      "less");
+	check("SELECT function(3)", "f3\n"); /* from the cache */
+	history_close(history);
+	CHECK(history_open(db_name, false, &history) == 0, "opens");
 	check("SELECT function(3)", "error 1: there is no such node, or it is damaged");
 	check("SELECT labels, type, sum(value) FROM samples WHERE window = 2 GROUP BY 1, 2",
 	      "NULL|NULL|29\n");
