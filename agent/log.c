@@ -40,9 +40,10 @@ struct cause {
 static struct {
 	pthread_mutex_t lock; /* protects all below; the thread that writes profiles also warns */
 	bool quiet, verbose;
-	bool has_error;	  /* an error was reported */
-	bool progress;	  /* a progress line is shown and must be erased first */
-	bool reader_left; /* standard output's reader has closed it */
+	bool has_error;	   /* an error was reported */
+	bool progress;	   /* a progress line is shown and must be erased first */
+	bool reader_left;  /* standard output's reader has closed it */
+	const char *place; /* before each message; NULL: none */
 	struct cause causes[N_CAUSES];
 } voice = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -69,11 +70,12 @@ static void wipe_progress(void)
  */
 static void print(const char *kind, const char *line)
 {
-	char sanitized[3 * LINE_MAX_SIZE];
+	char sanitized[3 * LINE_MAX_SIZE], place[LINE_MAX_SIZE];
 
 	(void)sanitize_text(line, "", '?', sanitized, sizeof(sanitized));
+	(void)sanitize_text(voice.place ? voice.place : "", "", '?', place, sizeof(place));
 	wipe_progress();
-	(void)fprintf(stderr, "offwind: %s%s\n", kind, sanitized);
+	(void)fprintf(stderr, "offwind: %s%s%s\n", kind, place, sanitized);
 }
 
 /*
@@ -216,6 +218,13 @@ void log_end(void)
 		if (voice.causes[i].format)
 			settle(&voice.causes[i]);
 	wipe_progress();
+	unlock();
+}
+
+void log_place(const char *place)
+{
+	lock();
+	voice.place = place;
 	unlock();
 }
 

@@ -30,6 +30,12 @@ bool log_has_error(void);
 /* At the end of the program: print how many warnings were suppressed. */
 void log_end(void);
 
+/*
+ * Begin each message with a place, such as "offwind.conf:3: "; borrowed until the next call. NULL: with
+ * none. Only while this process has one thread.
+ */
+void log_place(const char *place);
+
 void log_quiet(bool quiet);
 void log_verbose(bool verbose);
 bool log_is_verbose(void);

@@ -97,7 +97,10 @@ struct supervisor {
 };
 
 static volatile pid_t current_worker;
-static int n_workers; /* that there were before the current one */
+static volatile sig_atomic_t end_asked;	   /* by a signal */
+static volatile sig_atomic_t reload_asked; /* by SIGHUP, for a service */
+static volatile sig_atomic_t reloading;	   /* the worker was asked to end for that */
+static int n_workers;			   /* that there were before the current one */
 
 /*
  * The worker decides what a key on the terminal does, which reaches all processes; a signal that was
@@ -107,8 +110,25 @@ static int n_workers; /* that there were before the current one */
 static void pass_on(int number, siginfo_t *info, void *context)
 {
 	(void)context;
-	if (current_worker > 0 && info->si_code != SI_KERNEL)
+	if (number != SIGTSTP)
+		end_asked = 1;
+	/* A worker that ends already would take a second signal as a wish to lose its results. */
+	if (current_worker > 0 && info->si_code != SI_KERNEL && !reloading)
 		(void)kill(current_worker, number);
+}
+
+/* For a service: SIGHUP that a process sent asks for new settings; a terminal that is gone ends it. */
+static void hang_up(int number, siginfo_t *info, void *context)
+{
+	(void)number;
+	(void)context;
+	if (info->si_code != SI_KERNEL) {
+		reload_asked = 1;
+		return;
+	}
+	end_asked = 1;
+	if (current_worker > 0 && !reloading)
+		(void)kill(current_worker, SIGTERM);
 }
 
 /*
@@ -308,6 +328,27 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 static void start_keeper(struct supervisor *s, size_t which);
 static void keep_serving(struct supervisor *s);
 
+/* For a service: begin to reload if that is asked for, and say how things are. */
+static void look_after_service(struct supervisor *s)
+{
+	const struct supervisor_service *service = s->given->service;
+
+	if (!service)
+		return;
+	if (reload_asked && !reloading && !end_asked) {
+		reload_asked = 0;
+		if (service->reload(service->ctx)) {
+			reloading = 1;
+			(void)kill(s->worker, SIGTERM);
+		}
+	}
+	service->watch(service->ctx,
+		       end_asked   ? SUPERVISOR_ENDS
+		       : reloading ? SUPERVISOR_RELOADS
+				   : SUPERVISOR_RECORDS,
+		       s->reading->beats);
+}
+
 /*
  * Wait for a request, or for the worker's end. End a worker that is busy and does not go on. Time
  * counts only while this process runs, too.
@@ -319,6 +360,7 @@ static void wait_for_request(struct supervisor *s)
 
 	for (int silent = 0;; silent++) {
 		keep_serving(s);
+		look_after_service(s);
 		for (size_t i = 0; i < KEEPERS; i++) {
 			struct channels *c = s->keepers[i].channels;
 
@@ -609,6 +651,9 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 		sandbox_limit_memory(limits.memory_bytes);
 	for (size_t i = 0; i < N_PASSED; i++)
 		(void)sigaction(passed[i], &s->before[i], NULL);
+	/* Only the supervisor decides what SIGHUP means for a service. */
+	if (s->given->service)
+		(void)signal(SIGHUP, SIG_IGN);
 	leave_stops();
 	(void)close(ends[1]);
 	if (s->live)
@@ -818,6 +863,21 @@ static _Noreturn void end_like(struct supervisor *s, int status)
 	_exit(s->done ? 0 : 1);
 }
 
+/* Execute this program anew, when all other processes have ended. */
+static _Noreturn void begin_again(struct supervisor *s)
+{
+	const struct supervisor_service *service = s->given->service;
+
+	if (s->server > 0 && !kill(s->server, SIGKILL))
+		(void)waitpid(s->server, NULL, 0);
+	end_capture(s);
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+	lend_output(s);
+	service->again(service->ctx);
+	_exit(1);
+}
+
 /* The supervisor's life. Returns only in a worker, or with a negative code. */
 static int supervise(struct supervisor *s)
 {
@@ -843,6 +903,8 @@ static int supervise(struct supervisor *s)
 		attend(s, m);
 		status = reap(s);
 		abort_outputs(s);
+		if (reloading && !end_asked)
+			begin_again(s);
 		if (!deaths || (s->given->live && now_ns() - first_death > DEATHS_NS)) {
 			first_death = now_ns();
 			deaths = 0;
@@ -865,9 +927,13 @@ static int supervise(struct supervisor *s)
  * Pass a signal on to the worker, unless it was ignored (nohup(1), a shell's background). A recording
  * ends by signals in a shell's background, too.
  */
-static void take_signal(int number, struct sigaction *before, bool live)
+static void take_signal(int number, struct sigaction *before, const struct supervision *given)
 {
-	const struct sigaction action = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO };
+	const struct sigaction action = { .sa_sigaction = given->service && number == SIGHUP
+								  ? hang_up
+								  : pass_on,
+					  .sa_flags = SA_SIGINFO };
+	const bool live = given->live != NULL;
 	bool is_key = number == SIGINT || number == SIGQUIT, ignored;
 
 	if (sigaction(number, NULL, before))
@@ -875,6 +941,16 @@ static void take_signal(int number, struct sigaction *before, bool live)
 	ignored = before->sa_handler == SIG_IGN;
 	if (live ? !ignored || number != SIGHUP : !ignored && is_key)
 		(void)sigaction(number, &action, NULL);
+}
+
+/* A service that executed itself anew blocked SIGHUP until there is a handler. */
+static void unblock_hangup(void)
+{
+	sigset_t hangup;
+
+	(void)sigemptyset(&hangup);
+	(void)sigaddset(&hangup, SIGHUP);
+	(void)sigprocmask(SIG_UNBLOCK, &hangup, NULL);
 }
 
 /* Follow SIGTSTP and SIGCONT, unless the user's shell has no job control. */
@@ -931,7 +1007,9 @@ int supervisor_start(const struct supervision *given)
 		(void)fflush(stdout);
 		(void)fflush(stderr);
 		for (size_t i = 0; i < N_PASSED; i++)
-			take_signal(passed[i], &s.before[i], given->live);
+			take_signal(passed[i], &s.before[i], given);
+		if (given->service)
+			unblock_hangup();
 		if (given->live)
 			take_stops();
 		s.standard = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);

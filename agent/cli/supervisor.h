@@ -16,6 +16,25 @@
 
 struct source_live_options;
 
+enum supervisor_state { SUPERVISOR_RECORDS, SUPERVISOR_RELOADS, SUPERVISOR_ENDS };
+
+/* What a recording that is a service does in the supervisor. */
+struct supervisor_service {
+	/*
+	 * Called about once a second, and when the state changed. beats grows as long as a worker
+	 * records (agent/role/reading.h).
+	 */
+	void (*watch)(void *ctx, enum supervisor_state state, uint64_t beats);
+	/*
+	 * On SIGHUP, reload returns whether the settings can be used. Then the worker ends as by SIGTERM,
+	 * and so do all other processes, and again executes this program anew. It returns only if it
+	 * fails, after reporting that.
+	 */
+	bool (*reload)(void *ctx);
+	void (*again)(void *ctx);
+	void *ctx;
+};
+
 struct supervision {
 	/* What the worker may read: these files, and what is below these directories. */
 	char *const *inputs;
@@ -48,6 +67,7 @@ struct supervision {
 	int (*serve)(void *ctx);
 	const int *serve_fds;
 	size_t n_serve_fds;
+	const struct supervisor_service *service; /* NULL: this is no service, and SIGHUP ends it */
 	/*
 	 * What the command itself does in the supervisor; NULL: nothing. ask serves the worker's
 	 * files_command and returns a code; ended is called when the worker has ended.

@@ -1,7 +1,10 @@
 /* agent/cmd/daemon.c: the daemon command: records the machine all the time, and serves its history. */
 #include "agent/cli/option.h"
 #include "agent/cli/rights.h"
+#include "agent/cli/supervisor.h"
+#include "agent/clock.h"
 #include "agent/cmd/cmd.h"
+#include "agent/cmd/notify.h"
 #include "agent/cmd/record/record_options.h"
 #include "agent/history/history.h"
 #include "agent/http/server.h"
@@ -9,13 +12,18 @@
 #include "agent/log.h"
 #include "agent/store/db.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <ini.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CONFIG_DEFAULT "/etc/offwind/offwind.conf"
@@ -23,38 +31,52 @@
 
 enum { WORDS_MAX = 256 };
 
-/* What the command line and the configuration file say. The texts are owned. */
+struct setting {
+	char *text; /* owned; NULL: not set */
+	int line;   /* of the file; 0: of the command line */
+};
+
+/* What the command line and the configuration file say. */
 struct daemon_options {
 	const char *config; /* NULL: the default, which need not exist */
 	bool check;
-	char *listen[SERVER_SOCKETS];
+	struct setting listen[SERVER_SOCKETS];
 	size_t n_listen;
-	char *db, *token_file, *certificate, *key;
-	/* Words for offwind record: what is recorded, and how. */
+	struct setting db, token_file, certificate, key;
+	/* Words for offwind record: what is recorded, and how. Owned. */
 	char *words[WORDS_MAX];
 	size_t n_words;
 };
 
 /* ---- the configuration file -------------------------------------------------------------- */
 
-static int keep(char **to, const char *value)
+/* Begin messages with the place of a setting in the file. line 0: with none. */
+static void at_line(const struct daemon_options *o, int line)
+{
+	static char place[4096 + 16];
+
+	(void)snprintf(place, sizeof(place), "%s:%d: ", o->config ? o->config : "", line);
+	log_place(line ? place : NULL);
+}
+
+static int keep(struct setting *to, const char *value, int line)
 {
 	char *copy = strdup(value);
 
 	if (!copy)
 		return -ENOMEM;
-	free(*to);
-	*to = copy;
+	free(to->text);
+	*to = (struct setting){ copy, line };
 	return 0;
 }
 
-static int add_listen(struct daemon_options *o, const char *value)
+static int add_listen(struct daemon_options *o, const char *value, int line)
 {
 	if (o->n_listen == SERVER_SOCKETS) {
 		log_error("there are more than %d addresses to listen on", SERVER_SOCKETS);
 		return -E2BIG;
 	}
-	return keep(&o->listen[o->n_listen++], value);
+	return keep(&o->listen[o->n_listen++], value, line);
 }
 
 /* Options of offwind record that have a meaning for a daemon. */
@@ -93,67 +115,147 @@ static int add_word(struct daemon_options *o, const char *name, const char *valu
 	return 0;
 }
 
-/* Take a line of the file: ini_handler. Return 0 after reporting what is wrong. */
-static int take_line(void *ctx, const char *section, const char *name, const char *value)
+/* Check one word as offwind record does, so that what is wrong with it is reported at its line. */
+static int check_word(char *word)
 {
-	struct daemon_options *o = ctx;
+	struct record_options record = RECORD_OPTIONS_DEFAULT;
+	char name[] = "record", *argv[] = { name, word, NULL };
+	int err;
+
+	optind = 0;
+	err = record_options_parse(2, argv, &record);
+	record_options_fini(&record);
+	return err ? -EINVAL : 0;
+}
+
+/* The file while it is read. */
+struct config_file {
+	struct daemon_options *o;
+	FILE *file;
+	int line;     /* the number of the current one */
+	bool pending; /* the current line is a setting, which take_setting has not got yet */
+	bool broken;  /* something is wrong; it was reported */
+};
+
+/* Take a setting: ini_handler. Return 0 after reporting what is wrong. */
+static int take_setting(void *ctx, const char *section, const char *name, const char *value)
+{
+	struct config_file *f = ctx;
+	struct daemon_options *o = f->o;
 	bool server = !strcmp(section, "server");
+	size_t n_words = o->n_words;
 	int err = -EINVAL;
 
+	f->pending = false;
+	at_line(o, f->line);
 	if (server && !strcmp(name, "listen"))
-		err = add_listen(o, value);
+		err = add_listen(o, value, f->line);
 	else if (server && !strcmp(name, "token-file"))
-		err = keep(&o->token_file, value);
+		err = keep(&o->token_file, value, f->line);
 	else if (server && !strcmp(name, "tls-certificate"))
-		err = keep(&o->certificate, value);
+		err = keep(&o->certificate, value, f->line);
 	else if (server && !strcmp(name, "tls-key"))
-		err = keep(&o->key, value);
+		err = keep(&o->key, value, f->line);
 	else if (!strcmp(section, "store") && !strcmp(name, "db"))
-		err = keep(&o->db, value);
+		err = keep(&o->db, value, f->line);
 	else if (!strcmp(section, "record") && is_record_option(name))
 		err = add_word(o, name, value);
 	else
-		log_error("%s: there is no setting '%s' in [%s]", o->config, name, section);
+		log_error("there is no setting '%s' in [%s]", name, section);
+	if (!err && o->n_words > n_words)
+		err = check_word(o->words[n_words]);
+	at_line(o, 0);
+	f->broken |= err != 0;
 	return !err;
 }
 
+static void report_line(struct config_file *f, const char *what)
+{
+	at_line(f->o, f->line);
+	log_error("%s", what);
+	at_line(f->o, 0);
+	f->broken = true;
+}
+
+/* Report the current line if it should have been a setting. */
+static void end_line(struct config_file *f)
+{
+	if (f->pending)
+		report_line(f, "this is no setting: NAME = VALUE is expected");
+	f->pending = false;
+}
+
+/* Read the next line: ini_reader. inih does not number lines, and cuts those that are too long. */
+static char *next_line(char *line, int size, void *ctx)
+{
+	struct config_file *f = ctx;
+	const char *at = line;
+	size_t n;
+
+	end_line(f);
+	if (!fgets(line, size, f->file))
+		return NULL;
+	f->line++;
+	n = strlen(line);
+	if (n && line[n - 1] != '\n' && !feof(f->file)) {
+		report_line(f, "the line is too long");
+		for (int c = 0; c != EOF && c != '\n';)
+			c = getc(f->file);
+		(void)strcpy(line, "\n");
+	}
+	if (f->line == 1 && !strncmp(at, "\xef\xbb\xbf", 3))
+		at += 3; /* the byte order mark of UTF-8 */
+	while (isspace((unsigned char)*at))
+		at++;
+	if (*at == '[' && !strchr(at, ']'))
+		report_line(f, "the section's name does not end: ] is expected");
+	f->pending = *at && *at != '[' && *at != '#' && *at != ';';
+	return line;
+}
+
+/* Read the file. Return 0, or -EINVAL after reporting each line that is wrong. */
 static int read_file(struct daemon_options *o)
 {
+	struct config_file f = { .o = o };
 	bool given = o->config != NULL;
-	int line;
 
 	if (!given)
 		o->config = CONFIG_DEFAULT;
-	line = ini_parse(o->config, take_line, o);
-	if (line == -1 && !given && errno == ENOENT)
+	f.file = fopen(o->config, "re");
+	if (!f.file && !given && errno == ENOENT)
 		return 0;
-	if (line == -1) {
+	if (!f.file) {
 		log_error("%s: %s", o->config, strerror(errno));
 		return -EINVAL;
 	}
-	if (line)
-		log_error("%s:%d: this is no setting", o->config, line);
-	return line ? -EINVAL : 0;
+	(void)ini_parse_stream(next_line, &f, take_setting, &f);
+	end_line(&f);
+	if (ferror(f.file)) {
+		log_error("%s: %s", o->config, strerror(errno));
+		f.broken = true;
+	}
+	(void)fclose(f.file);
+	return f.broken ? -EINVAL : 0;
 }
 
-static void move(char **to, char **from)
+static void move(struct setting *to, struct setting *from)
 {
-	if (*to || !*from)
+	if (to->text || !from->text)
 		return;
 	*to = *from;
-	*from = NULL;
+	from->text = NULL;
 }
 
 static void fini(struct daemon_options *o)
 {
 	for (size_t i = 0; i < o->n_listen; i++)
-		free(o->listen[i]);
+		free(o->listen[i].text);
 	for (size_t i = 0; i < o->n_words; i++)
 		free(o->words[i]);
-	free(o->db);
-	free(o->token_file);
-	free(o->certificate);
-	free(o->key);
+	free(o->db.text);
+	free(o->token_file.text);
+	free(o->certificate.text);
+	free(o->key.text);
 }
 
 /* Read the file for what the command line does not say. */
@@ -162,6 +264,7 @@ static int read_config(struct daemon_options *o)
 	struct daemon_options file = { .config = o->config };
 	int err = read_file(&file);
 
+	o->config = file.config;
 	/* Of an option that is given twice, the last one counts. */
 	for (size_t i = 0; i < o->n_words && file.n_words < WORDS_MAX; i++) {
 		file.words[file.n_words++] = o->words[i];
@@ -172,7 +275,7 @@ static int read_config(struct daemon_options *o)
 	file.n_words = 0;
 	for (size_t i = 0; !o->n_listen && i < file.n_listen; i++)
 		move(&o->listen[i], &file.listen[i]);
-	for (size_t i = 0; i < SERVER_SOCKETS && o->listen[i]; i++)
+	for (size_t i = 0; i < SERVER_SOCKETS && o->listen[i].text; i++)
 		o->n_listen = i + 1;
 	move(&o->db, &file.db);
 	move(&o->token_file, &file.token_file);
@@ -187,13 +290,13 @@ static int read_config(struct daemon_options *o)
 static int take_listen(void *to, const char *option, char *text)
 {
 	(void)option;
-	return add_listen(to, text);
+	return add_listen(to, text, 0);
 }
 
 static int take_owned(void *to, const char *option, char *text)
 {
 	(void)option;
-	return keep(to, text);
+	return keep(to, text, 0);
 }
 
 static int take_frequency(void *to, const char *option, char *text)
@@ -210,8 +313,8 @@ static const char help_before[] =
 
 static const char help_after[] =
 	"\n"
-	"SIGTERM and SIGINT end it; the window in flight is recorded.  This needs root, or\n"
-	"CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
+	"SIGTERM and SIGINT end it, and SIGHUP lets it read its settings again; the window in\n"
+	"flight is recorded.  This needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
 
 #define AT(field) .at = offsetof(struct daemon_options, field)
 
@@ -270,34 +373,55 @@ static char *read_text(const char *path, bool secret)
 	return NULL;
 }
 
-/* Read the secrets, and open the sockets. Return 0 or a negative code after reporting it. */
+/* Read the file that a setting names, if it is set. Return 0, or -EINVAL after reporting why not. */
+static int read_setting(const struct daemon_options *o, const struct setting *setting, bool secret,
+			const char **out)
+{
+	if (!setting->text)
+		return 0;
+	at_line(o, setting->line);
+	*out = read_text(setting->text, secret);
+	at_line(o, 0);
+	return *out ? 0 : -EINVAL;
+}
+
+/* Listen where the service manager does, else where the settings say, else at the default address. */
+static int listen_all(const struct daemon_options *o, struct server *s)
+{
+	int err = s->check ? 0 : server_take_passed(s);
+
+	if (s->n_sockets && o->n_listen)
+		log_warning("the service manager says where to listen (offwind.socket): --listen "
+			    "and listen are not used");
+	if (err || s->n_sockets)
+		return err;
+	for (size_t i = 0; i < o->n_listen && (!err || s->check); i++) {
+		at_line(o, o->listen[i].line);
+		err |= server_listen(s, o->listen[i].text) ? -EINVAL : 0;
+	}
+	at_line(o, 0);
+	return o->n_listen ? err : server_listen(s, LISTEN_DEFAULT);
+}
+
+/*
+ * Read the secrets, and open the sockets, or only check the addresses (s->check). Return 0 or a negative
+ * code after reporting each setting that is wrong.
+ */
 static int set_up_server(const struct daemon_options *o, struct server *s)
 {
-	int err = 0;
+	int err = read_setting(o, &o->token_file, true, &s->token);
 
-	if (o->token_file) {
-		char *token = read_text(o->token_file, true);
-
-		if (!token)
-			return -EINVAL;
-		token[strcspn(token, "\r\n")] = '\0';
-		s->token = token;
-	}
-	if (o->certificate && !(s->certificate = read_text(o->certificate, false)))
-		return -EINVAL;
-	if (o->key && !(s->key = read_text(o->key, true)))
-		return -EINVAL;
-	if (!s->certificate != !s->key) {
+	if (s->token)
+		((char *)(uintptr_t)s->token)[strcspn(s->token, "\r\n")] = '\0';
+	err |= read_setting(o, &o->certificate, false, &s->certificate);
+	err |= read_setting(o, &o->key, true, &s->key);
+	if (!o->certificate.text != !o->key.text) {
+		at_line(o, o->key.text ? o->key.line : o->certificate.line);
 		log_error("tls-certificate and tls-key belong together");
-		return -EINVAL;
+		at_line(o, 0);
+		err = -EINVAL;
 	}
-	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (s->shared == MAP_FAILED)
-		return -errno;
-	for (size_t i = 0; i < o->n_listen && !err; i++)
-		err = server_listen(s, o->listen[i]);
-	return err || o->n_listen ? err : server_listen(s, LISTEN_DEFAULT);
+	return err && !s->check ? err : err | listen_all(o, s);
 }
 
 /* Create the store, so that the process that serves can read it. */
@@ -334,13 +458,142 @@ static int parse_record(struct daemon_options *o, const char *db, const char *hi
 	return record_options_parse(argc, argv, record);
 }
 
+/* ---- as a service ------------------------------------------------------------------------ */
+
+/* What the supervisor knows of this service. */
+struct service {
+	int argc;
+	char **argv; /* of the command */
+	const struct server *server;
+	enum supervisor_state state; /* that the service manager knows */
+	bool ready;		     /* and that it is */
+	uint64_t every_ns, last_ns;  /* when it is told that the service lives; 0: never */
+	uint64_t beats;		     /* at that time */
+};
+
+static int run(struct daemon_options *o, int argc, char **argv);
+
+/* Tell the service manager that everything works, and where it is served. */
+static void say_ready(struct service *s)
+{
+	char text[64 + SERVER_SOCKETS * (SERVER_HOST + 8)];
+	int n = snprintf(text, sizeof(text), "READY=1\nSTATUS=Records, and serves at");
+
+	for (int i = 0; i < s->server->n_sockets; i++)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " %s%s",
+			      s->server->sockets[i].local ? "unix:" : "",
+			      s->server->sockets[i].host);
+	(void)notify_send(text);
+	s->ready = true;
+}
+
+/* Tell the service manager what changed, and that the service lives if it does. */
+static void watch(void *ctx, enum supervisor_state state, uint64_t beats)
+{
+	struct service *s = ctx;
+	uint64_t now = now_ns();
+
+	if (state != s->state && state == SUPERVISOR_RELOADS) {
+		char text[128];
+
+		(void)snprintf(text, sizeof(text),
+			       "RELOADING=1\nMONOTONIC_USEC=%" PRIu64
+			       "\nSTATUS=Begins again with other settings",
+			       now / 1000);
+		(void)notify_send(text);
+	} else if (state != s->state && state == SUPERVISOR_ENDS) {
+		(void)notify_send("STOPPING=1\nSTATUS=Records the last window");
+	}
+	s->state = state;
+	if (state == SUPERVISOR_RECORDS && !s->ready && beats &&
+	    atomic_load(&s->server->shared->serving))
+		say_ready(s);
+	if (s->every_ns && beats != s->beats && now - s->last_ns >= s->every_ns) {
+		s->beats = beats;
+		s->last_ns = now;
+		(void)notify_send("WATCHDOG=1");
+	}
+}
+
+/*
+ * Check the settings in a process of its own, because they change more than struct daemon_options. Return
+ * whether they can be used.
+ */
+static bool reload(void *ctx)
+{
+	const struct service *s = ctx;
+	int status = -1;
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct daemon_options o = { .config = NULL };
+		int rc = CMD_USAGE;
+
+		optind = 0;
+		if (!option_read(&option_table, s->argc, s->argv, &o)) {
+			o.check = true;
+			rc = read_config(&o) ? CMD_USAGE : run(&o, s->argc, s->argv);
+		}
+		_exit(rc);
+	}
+	if (pid > 0)
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	if (pid > 0 && WIFEXITED(status) && !WEXITSTATUS(status))
+		return true;
+	log_error("the settings are not read again; recording goes on with those from before");
+	return false;
+}
+
+/* Execute this program anew, with its sockets. SIGHUP waits until it can be handled. */
+static void again(void *ctx)
+{
+	const struct service *s = ctx;
+	char *argv[s->argc + 2];
+	sigset_t hangup;
+
+	argv[0] = program_invocation_name;
+	memcpy(argv + 1, s->argv, (size_t)s->argc * sizeof(*argv));
+	argv[s->argc + 1] = NULL;
+	(void)sigemptyset(&hangup);
+	(void)sigaddset(&hangup, SIGHUP);
+	(void)sigprocmask(SIG_BLOCK, &hangup, NULL);
+	server_lend(s->server);
+	(void)execv("/proc/self/exe", argv);
+	log_error("cannot be executed again: %s", strerror(errno));
+}
+
+/* ---- recording and serving --------------------------------------------------------------- */
+
 /* Serve, and record until a signal comes. Return the exit code. */
-static int run(struct daemon_options *o)
+static int serve_and_record(struct record_options *record, struct server *server, int argc,
+			    char **argv)
+{
+	struct service service = {
+		.argc = argc, .argv = argv, .server = server, .every_ns = notify_every_ns()
+	};
+	const struct supervisor_service hooks = {
+		.watch = watch, .reload = reload, .again = again, .ctx = &service
+	};
+
+	for (int i = 0; i < server->n_sockets; i++)
+		log_info("serving at %s%s%s",
+			 server->sockets[i].local ? "unix:"
+			 : server->certificate	  ? "https://"
+						  : "http://",
+			 server->sockets[i].host, server->sockets[i].local ? "" : "/");
+	record->server = server;
+	record->service = &hooks;
+	return record_run(record);
+}
+
+/* Do what the options ask for. Return the exit code. */
+static int run(struct daemon_options *o, int argc, char **argv)
 {
 	struct record_options record = RECORD_OPTIONS_DEFAULT;
-	struct server server = { .n_sockets = 0 };
+	struct server server = { .check = o->check };
 	char *db = NULL, *history = NULL;
-	int rc = CMD_FAILED, err = db_path(o->db, &db);
+	int rc = CMD_FAILED, err = db_path(o->db.text, &db);
 
 	if (!err && !(history = history_path(db)))
 		err = -ENOMEM;
@@ -348,28 +601,29 @@ static int run(struct daemon_options *o)
 		log_error("daemon: there is no place for a history: %s", strerror(-err));
 	if (!err)
 		err = parse_record(o, db, history, &record);
+	if (!err && o->check)
+		err = set_up_server(o, &server);
 	if (err) {
 		rc = CMD_USAGE;
 	} else if (o->check) {
 		rc = CMD_DONE;
 	} else if (!rights_missing("daemon")) {
 		io_allow_many_files();
-		err = make_store(db);
-		if (!err)
-			err = set_up_server(o, &server);
 		server.history = history;
 		server.store = db;
-		record.server = &server;
-		if (!err) {
-			for (int i = 0; i < server.n_sockets; i++)
-				log_info("serving at %s%s%s",
-					 server.sockets[i].local ? "unix:"
-					 : server.certificate	 ? "https://"
-								 : "http://",
-					 server.sockets[i].host,
-					 server.sockets[i].local ? "" : "/");
-			rc = record_run(&record);
-		}
+		server.shared = mmap(NULL, sizeof(*server.shared), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		err = server.shared == MAP_FAILED ? -errno : 0;
+		if (err)
+			log_error("%s", strerror(-err));
+		if (!err)
+			err = make_store(db);
+		server_inherit(&server);
+		if (!err)
+			err = set_up_server(o, &server);
+		server_listened(&server);
+		if (!err)
+			rc = serve_and_record(&record, &server, argc, argv);
 		server_close(&server, false);
 	}
 	record_options_fini(&record);
@@ -390,7 +644,7 @@ int cmd_daemon(int argc, char **argv)
 		parsed = -EINVAL;
 	}
 	if (!parsed && !read_config(&o))
-		rc = run(&o);
+		rc = run(&o, argc, argv);
 	fini(&o);
 	return rc;
 }

@@ -442,6 +442,8 @@ int server_run(struct server *server)
 		listeners[i] = (struct listener){ &s, &server->sockets[i] };
 		err = start(&s, &listeners[i]);
 	}
+	if (!err)
+		atomic_store(&server->shared->serving, true);
 	while (!err) {
 		(void)nanosleep(&pause, NULL);
 		look_at_waiting(&s);

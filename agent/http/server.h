@@ -17,11 +17,13 @@ struct server_shared {
 	 * that a request sees them.
 	 */
 	_Atomic uint64_t flush_ns;
+	_Atomic bool serving; /* connections are accepted */
 };
 
 struct server_socket {
 	int fd;
-	bool local; /* a UNIX socket: who may connect is decided by its file's mode */
+	bool passed; /* by the service manager, which opened it */
+	bool local;  /* a UNIX socket: who may connect is decided by its file's mode */
 	bool loopback;
 	char host[SERVER_HOST]; /* "127.0.0.1:7227" or the socket's path */
 };
@@ -33,6 +35,10 @@ struct server {
 	const char *certificate, *key; /* PEM texts; NULL: no TLS */
 	const char *history, *store;   /* paths of the databases */
 	struct server_shared *shared;
+	bool check; /* server_listen only checks addresses, and opens nothing */
+	/* Sockets that a program before this one listened on, which server_listen uses again. */
+	int inherited[SERVER_SOCKETS];
+	int n_inherited;
 };
 
 /*
@@ -41,6 +47,18 @@ struct server {
  * what is wrong.
  */
 int server_listen(struct server *server, const char *address);
+/*
+ * Listen on the sockets that the service manager passed, if it did (sd_listen_fds(3)); the same rules hold
+ * for their addresses. Return 0, or a negative code after reporting what is wrong.
+ */
+int server_take_passed(struct server *server);
+/*
+ * Let a program that this process executes now have the sockets, and in that program: take them. When
+ * server_listen was called for each address, server_listened closes those that are no longer wanted.
+ */
+void server_lend(const struct server *server);
+void server_inherit(struct server *server);
+void server_listened(struct server *server);
 /* Close the sockets, and remove the files of UNIX sockets if remove is set. */
 void server_close(struct server *server, bool remove);
 

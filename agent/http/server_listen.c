@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -29,6 +30,23 @@ static int begin(struct server *s, const char *address, const struct server_sock
 	}
 	s->sockets[s->n_sockets++] = *new;
 	return 0;
+}
+
+/* Return the inherited socket that is bound to an address, which is no longer inherited then; -1: none. */
+static int take_inherited(struct server *s, const void *address, socklen_t size)
+{
+	for (int i = 0; i < s->n_inherited; i++) {
+		struct sockaddr_storage at;
+		socklen_t n = sizeof(at);
+		int fd = s->inherited[i];
+
+		if (getsockname(fd, (struct sockaddr *)&at, &n) || n != size ||
+		    memcmp(&at, address, size) != 0)
+			continue;
+		s->inherited[i] = s->inherited[--s->n_inherited];
+		return fd;
+	}
+	return -1;
 }
 
 /*
@@ -58,7 +76,7 @@ static int listen_local(struct server *s, const char *address, const char *path)
 	struct server_socket new = { .local = true };
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	mode_t mask;
-	int err;
+	int err = 0;
 
 	if (strlen(path) >= sizeof(at.sun_path) || *path != '/') {
 		log_error("%s: unix: takes an absolute path of up to %zu bytes", address,
@@ -67,6 +85,13 @@ static int listen_local(struct server *s, const char *address, const char *path)
 	}
 	(void)strcpy(at.sun_path, path);
 	(void)snprintf(new.host, sizeof(new.host), "%s", path);
+	if (s->check)
+		return 0;
+	/* The kernel ends a socket's path with a NUL (unix(7)). */
+	new.fd = take_inherited(
+		s, &at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path) + 1));
+	if (new.fd >= 0)
+		return begin(s, address, &new);
 	err = remove_old(&at);
 	new.fd = err ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (!err && new.fd < 0)
@@ -94,19 +119,31 @@ static bool is_loopback(const struct sockaddr *at)
 					   : false;
 }
 
+/* Refuse an address that others can reach, unless it is protected. */
+static int check_reach(const struct server *s, const char *address, const struct sockaddr *at)
+{
+	if (is_loopback(at) || (s->token && s->certificate))
+		return 0;
+	log_error("%s: others can reach this address: it takes a token and a certificate "
+		  "(token-file, tls-certificate and tls-key)",
+		  address);
+	return -EPERM;
+}
+
 static int bind_to(struct server *s, const char *address, const struct addrinfo *at)
 {
 	struct server_socket new = { .loopback = is_loopback(at->ai_addr) };
 	const int on = 1;
-	int err = 0;
+	int err = check_reach(s, address, at->ai_addr);
 
 	(void)snprintf(new.host, sizeof(new.host), "%s", address);
-	if (!new.loopback && (!s->token || !s->certificate)) {
-		log_error("%s: others can reach this address: it takes a token and a certificate "
-			  "(token-file, tls-certificate and tls-key)",
-			  address);
-		return -EPERM;
-	}
+	if (err)
+		return err;
+	if (s->check)
+		return 0;
+	new.fd = take_inherited(s, at->ai_addr, at->ai_addrlen);
+	if (new.fd >= 0)
+		return begin(s, address, &new);
 	new.fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (new.fd < 0)
 		err = -errno;
@@ -160,11 +197,115 @@ int server_listen(struct server *s, const char *address)
 	return err;
 }
 
+/* Describe a socket that somebody else bound. Return 0, or a negative code after reporting it. */
+static int describe(const struct server *s, struct server_socket *new)
+{
+	struct sockaddr_storage at = { .ss_family = AF_UNSPEC };
+	struct sockaddr *any = (struct sockaddr *)&at;
+	socklen_t size = sizeof(at);
+	char host[INET6_ADDRSTRLEN], port[8];
+
+	if (getsockname(new->fd, any, &size))
+		return -errno;
+	new->local = at.ss_family == AF_UNIX;
+	new->loopback = is_loopback(any);
+	if (new->local) {
+		(void)snprintf(new->host, sizeof(new->host), "%s",
+			       ((const struct sockaddr_un *)any)->sun_path);
+		return 0;
+	}
+	if (getnameinfo(any, size, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV)) {
+		log_error("the service manager passed a socket that is neither TCP's nor UNIX's");
+		return -EINVAL;
+	}
+	(void)snprintf(new->host, sizeof(new->host), at.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
+		       host, port);
+	return check_reach(s, new->host, any);
+}
+
+int server_take_passed(struct server *s)
+{
+	const char *pid = getenv("LISTEN_PID"), *number = getenv("LISTEN_FDS");
+	int n, err = 0;
+
+	if (!pid || !number || strtol(pid, NULL, 10) != getpid())
+		return 0;
+	n = (int)strtol(number, NULL, 10);
+	for (int i = 0; i < n && !err; i++) {
+		struct server_socket new = { .fd = 3 + i, .passed = true };
+		int flags = fcntl(new.fd, F_GETFL);
+
+		if (s->n_sockets == SERVER_SOCKETS) {
+			log_error("the service manager passed more than %d sockets",
+				  SERVER_SOCKETS);
+			return -E2BIG;
+		}
+		err = describe(s, &new);
+		if (err)
+			break;
+		(void)fcntl(new.fd, F_SETFD, FD_CLOEXEC);
+		(void)fcntl(new.fd, F_SETFL, flags | O_NONBLOCK);
+		s->sockets[s->n_sockets++] = new;
+	}
+	return err;
+}
+
+#define SOCKETS "OFFWIND_SOCKETS" /* numbers of file descriptors */
+
+void server_lend(const struct server *s)
+{
+	char text[16 * SERVER_SOCKETS] = "";
+	size_t n = 0;
+
+	for (int i = 0; i < s->n_sockets; i++) {
+		(void)fcntl(s->sockets[i].fd, F_SETFD, 0);
+		if (s->sockets[i].passed)
+			continue; /* they stay those of the service manager's variables */
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%d ", s->sockets[i].fd);
+	}
+	(void)setenv(SOCKETS, text, 1);
+}
+
+void server_inherit(struct server *s)
+{
+	const char *text = getenv(SOCKETS);
+
+	while (text && s->n_inherited < SERVER_SOCKETS) {
+		int listens = 0, read = 0, fd;
+		socklen_t size = sizeof(listens);
+
+		if (sscanf(text, "%d %n", &fd, &read) != 1)
+			break;
+		text += read;
+		/* Others may have set the variable. */
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) || !listens)
+			continue;
+		(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+		s->inherited[s->n_inherited++] = fd;
+	}
+	(void)unsetenv(SOCKETS);
+}
+
+void server_listened(struct server *s)
+{
+	for (int i = 0; i < s->n_inherited; i++) {
+		struct sockaddr_un at;
+		socklen_t size = sizeof(at);
+
+		if (!getsockname(s->inherited[i], (struct sockaddr *)&at, &size) &&
+		    at.sun_family == AF_UNIX && *at.sun_path)
+			(void)unlink(at.sun_path);
+		(void)close(s->inherited[i]);
+	}
+	s->n_inherited = 0;
+}
+
 void server_close(struct server *s, bool remove)
 {
 	for (int i = 0; i < s->n_sockets; i++) {
 		(void)close(s->sockets[i].fd);
-		if (remove && s->sockets[i].local)
+		if (remove && s->sockets[i].local && !s->sockets[i].passed)
 			(void)unlink(s->sockets[i].host);
 	}
 	s->n_sockets = 0;

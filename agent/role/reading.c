@@ -84,6 +84,12 @@ void reading_busy(bool busy)
 		atomic_store_explicit(&notes->turns, turns + 1, memory_order_relaxed);
 }
 
+void reading_beat(void)
+{
+	if (notes)
+		atomic_fetch_add_explicit(&notes->beats, 1, memory_order_relaxed);
+}
+
 bool reading_sample(uint64_t number)
 {
 	if (!notes)

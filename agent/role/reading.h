@@ -34,6 +34,8 @@ struct reading_notes {
 	size_t n_refused;
 	/* Counts beginnings and ends of reading_busy: odd while the worker is busy. */
 	_Atomic uint64_t turns;
+	/* Counts the looks of a recording at its end: a worker whose count does not grow hangs. */
+	_Atomic uint64_t beats;
 	/*
 	 * The sample that is being walked, by its number in its input, or in a recording by its
 	 * process; 0: none.
@@ -60,6 +62,9 @@ void reading_noted(int number);
  * half a minute. One thread only may call.
  */
 void reading_busy(bool busy);
+
+/* Note that a recording goes on, whether events come or not. */
+void reading_beat(void);
 
 /* Note that a sample is being walked; 0: no more. Return false if a worker died over it. */
 bool reading_sample(uint64_t number);

@@ -265,6 +265,7 @@ static int loop(struct recorder *r)
 		if (rc == 1 && now < last_look + SECOND_NS / 10)
 			continue;
 		last_look = now;
+		reading_beat();
 		check_stop(r);
 		show_progress(r);
 		if (rc != 1 && r->pipeline && now > lag_ns) {
@@ -541,6 +542,7 @@ int record_run(const struct record_options *options)
 		.serve = options->server ? record_serve : NULL,
 		.serve_fds = fds,
 		.n_serve_fds = n_fds,
+		.service = options->service,
 		.ask = ask,
 		.ended = worker_ended,
 		.ctx = &r

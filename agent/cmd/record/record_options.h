@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct server;
+struct supervisor_service;
 
 struct record_options {
 	struct source_live_options live;
@@ -25,7 +26,8 @@ struct record_options {
 	const char *path, *raw_path, *stats_path;
 	const char *history;   /* the database that windows of rotate_ns are added to; NULL: none */
 	struct server *server; /* which serves the history; NULL: none */
-	enum format format;    /* FORMAT_N before record_options_parse: not given */
+	const struct supervisor_service *service; /* NULL: none */
+	enum format format;	 /* FORMAT_N before record_options_parse: not given */
 	const char *sample_type; /* NULL: the default */
 	bool raw, with_files, all, has_rate;
 	char **command; /* NULL: none */

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Tests the daemon as a service: what it tells the service manager, other settings while it runs, and
+# sockets that the service manager opened.
+set -u
+. tests/recorder.sh
+. tests/wait.sh
+export NOTIFY_SOCKET="$dir/notify" WATCHDOG_USEC=2000000
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+port=$(free_port) more=$(free_port)
+python3 tests/live/notify.py "$dir/notify" >"$dir/told" & manager=$!
+until_or_dead $manager [ -S "$dir/notify" ] || exit 1
+cat >"$dir/conf" <<CONF
+[server]
+listen = 127.0.0.1:$port
+listen = unix:$dir/socket
+[store]
+db = $dir/store.db
+CONF
+"$offwind" daemon --config "$dir/conf" 2>"$dir/log" & daemon=$!
+told() { [ "$(grep -c "$1" "$dir/told")" -ge "$2" ]; } # WORD TIMES
+healthy() { [ "$(curl -s "$@")" = ok ]; }
+worker() { pgrep -P $daemon offwind-worker; }
+windows() { sqlite3 "file:$dir/store-history.db?mode=ro" 'SELECT count(*) FROM windows' 2>/dev/null || echo 0; }
+
+echo "== ready"
+until_or_dead $daemon told ^READY=1 1 || fail "READY: $(cat "$dir/told" "$dir/log")"
+grep -q "STATUS=.* 127.0.0.1:$port unix:$dir/socket" "$dir/told" || fail "the status: $(cat "$dir/told")"
+# It says so when it can be asked, not before.
+healthy "127.0.0.1:$port/healthz" || fail "ready, but not served"
+healthy --unix-socket "$dir/socket" http://localhost/healthz || fail "ready, but the socket is not served"
+[ "$(stat -c %a "$dir/socket")" = 660 ] || fail "the socket's mode"
+
+echo "== watchdog"
+until_or_dead $daemon told WATCHDOG=1 2 || fail "WATCHDOG: $(cat "$dir/told")"
+kill -STOP "$(worker)"
+n=$(grep -c WATCHDOG=1 "$dir/told")
+sleep 5 # two and more messages would come; a slow machine only makes them fewer
+[ "$(grep -c WATCHDOG=1 "$dir/told")" -le $((n + 1)) ] || fail "the worker stands still, and the daemon says that it lives"
+kill -CONT "$(worker)"
+until_or_dead $daemon told WATCHDOG=1 $((n + 2)) || fail "WATCHDOG after the worker went on"
+
+echo "== wrong settings change nothing"
+before=$(worker)
+echo 'nonsense = 1' >>"$dir/conf"
+kill -HUP $daemon
+until_or_dead $daemon grep -q "conf:6: there is no setting 'nonsense'" "$dir/log" || fail "a wrong setting: $(cat "$dir/log")"
+until_or_dead $daemon grep -q 'recording goes on' "$dir/log" || fail "a wrong setting: $(cat "$dir/log")"
+[ "$(worker)" = "$before" ] && ! told RELOADING=1 1 || fail "wrong settings: the daemon began again"
+
+echo "== other settings"
+sed -i "\$d; s/^listen = 127.*/&\nlisten = 127.0.0.1:$more/; s,^listen = unix.*,," "$dir/conf"
+have=$(windows)
+# Who connects while the daemon begins again has to wait, but is not refused.
+while [ ! -e "$dir/enough" ]; do
+	curl -s -o /dev/null "127.0.0.1:$port/healthz"
+	[ $? != 7 ] || echo refused
+done >"$dir/refused" & asking=$!
+kill -HUP $daemon
+until_or_dead $daemon told ^READY=1 2 || fail "READY after SIGHUP: $(cat "$dir/told" "$dir/log")"
+touch "$dir/enough"
+wait $asking
+[ ! -s "$dir/refused" ] || fail "connections were refused: $(wc -l <"$dir/refused")"
+grep -q '^RELOADING=1 MONOTONIC_USEC=[0-9]* ' "$dir/told" || fail "RELOADING: $(cat "$dir/told")"
+[ "$(windows)" -gt "$have" ] || fail "the window in flight is lost: $(windows) windows, $have before"
+[ "$(worker)" != "$before" ] || fail "the worker is the same"
+healthy "127.0.0.1:$port/healthz" && healthy "127.0.0.1:$more/healthz" || fail "the addresses"
+[ ! -e "$dir/socket" ] || fail "a socket that is no longer wanted stays"
+until_or_dead $daemon told WATCHDOG=1 $((n + 3)) || fail "WATCHDOG after SIGHUP"
+
+echo "== twice in a row, and the end"
+kill -HUP $daemon
+kill -HUP $daemon
+until_or_dead $daemon told ^READY=1 3 || fail "READY after two more: $(cat "$dir/told" "$dir/log")"
+have=$(windows)
+kill -TERM $daemon
+wait $daemon || fail "the exit code is $?: $(cat "$dir/log")"
+told STOPPING=1 1 || fail "STOPPING: $(cat "$dir/told")"
+[ "$(windows)" -gt "$have" ] || fail "the last window is lost"
+
+echo "== sockets of the service manager"
+listening() { grep -q ":$(printf %04X "$port") 00000000:0000 0A" /proc/net/tcp; }
+systemd-socket-activate -E NOTIFY_SOCKET -E WATCHDOG_USEC -l "127.0.0.1:$port" -l "$dir/passed" "$offwind" daemon --config "$dir/conf" 2>"$dir/log" & daemon=$!
+until_or_dead $daemon listening || exit 1
+: >"$dir/told"
+# The first connection starts the daemon, and then is answered.
+healthy "127.0.0.1:$port/healthz" || fail "a passed socket: $(cat "$dir/log")"
+healthy --unix-socket "$dir/passed" http://localhost/healthz || fail "a passed UNIX socket"
+healthy "127.0.0.1:$more/healthz" && fail "the settings' address, too"
+grep -q 'listen are not used' "$dir/log" || fail "no word about the settings' address: $(cat "$dir/log")"
+until_or_dead $daemon told "READY=1 STATUS=.* 127.0.0.1:$port unix:$dir/passed" 1 || fail "READY: $(cat "$dir/told")"
+kill -HUP $daemon
+until_or_dead $daemon told ^READY=1 2 || fail "READY after SIGHUP: $(cat "$dir/told" "$dir/log")"
+healthy "127.0.0.1:$port/healthz" && healthy --unix-socket "$dir/passed" http://localhost/healthz || fail "passed sockets after SIGHUP"
+kill -TERM $daemon
+wait $daemon || fail "the exit code is $?: $(cat "$dir/log")"
+[ -S "$dir/passed" ] || fail "the service manager's socket is removed"
+kill $manager
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
