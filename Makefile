@@ -6,6 +6,7 @@ SHELL := /bin/bash
 VERSION := 0.1.0
 
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
 BUILD ?= build
 CC ?= gcc
@@ -30,7 +31,7 @@ TEST_PACKAGES := \
 	linux-perf golang-go binutils elfutils gdb sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
-	swi-prolog-core perl chromium graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd
+	swi-prolog-core perl chromium curl graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd
 
 # The two commands that do it all use every CPU, unless they were told how many.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -322,41 +323,49 @@ install: all
 	ln -sf offwind $(DESTDIR)$(PREFIX)/bin/perf_to_profile
 	install -D -m 644 $(BUILD)/offwind_sqlite.so $(DESTDIR)$(PREFIX)/lib/offwind/offwind_sqlite.so
 	install -D -m 644 $(BUILD)/page-licences.txt $(DESTDIR)$(PREFIX)/share/doc/offwind/page-licences.txt
-	install -D -m 644 $(LIB)/liboffwind-dynamic.so $(DESTDIR)$(PREFIX)/lib/liboffwind-dynamic.so.1
-	ln -sf liboffwind-dynamic.so.1 $(DESTDIR)$(PREFIX)/lib/liboffwind-dynamic.so
-	install -m 644 $(LIB)/liboffwind-dynamic.a $(DESTDIR)$(PREFIX)/lib/liboffwind-dynamic.a
+	install -D -m 644 $(LIB)/liboffwind-dynamic.so $(DESTDIR)$(LIBDIR)/liboffwind-dynamic.so.1
+	ln -sf liboffwind-dynamic.so.1 $(DESTDIR)$(LIBDIR)/liboffwind-dynamic.so
+	install -m 644 $(LIB)/liboffwind-dynamic.a $(DESTDIR)$(LIBDIR)/liboffwind-dynamic.a
 	install -D -m 644 generator/dynamic.h $(DESTDIR)$(PREFIX)/include/offwind/dynamic.h
 	install -m 644 deploy/offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/offwind.1
 	ln -sf offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/perf_to_profile.1
+	install -D -m 644 deploy/offwind-daemon.8 $(DESTDIR)$(PREFIX)/share/man/man8/offwind-daemon.8
+	install -D -m 644 deploy/offwind.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/offwind.conf.5
+	[ -e $(DESTDIR)/etc/offwind/offwind.conf ] || \
+	  install -D -m 644 deploy/offwind.conf $(DESTDIR)/etc/offwind/offwind.conf
 	install -D -m 644 deploy/offwind.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/offwind
 	install -D -m 644 deploy/_offwind $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_offwind
 	install -D -m 644 deploy/offwind.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/offwind.fish
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's,/usr/local/bin,$(PREFIX)/bin,' deploy/offwind.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/offwind.service
-	install -d $(DESTDIR)$(PREFIX)/include/offwind $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
+	install -D -m 644 deploy/offwind.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/offwind.conf
+	install -D -m 644 deploy/offwind.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/offwind.socket
+	sed 's,/usr/bin/offwind,$(PREFIX)/bin/offwind,' deploy/offwind.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/offwind.service
+	install -d $(DESTDIR)$(PREFIX)/include/offwind $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
 	for h in $(PUBLIC_H); do sed 's,#include "unwinder/,#include "offwind/,' $$h >$(DESTDIR)$(PREFIX)/include/offwind/$${h##*/} || exit 1; done
-	install -m 644 $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(DESTDIR)$(PREFIX)/lib
-	ln -sf liboffwind.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liboffwind.so.$(ABI)
-	ln -sf liboffwind.so.$(ABI) $(DESTDIR)$(PREFIX)/lib/liboffwind.so
-	sed -e 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),; s,@PRIVATE@,$(PRIVATE_LIBS),' deploy/liboffwind.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/liboffwind.pc
+	install -m 644 $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(DESTDIR)$(LIBDIR)
+	ln -sf liboffwind.so.$(VERSION) $(DESTDIR)$(LIBDIR)/liboffwind.so.$(ABI)
+	ln -sf liboffwind.so.$(ABI) $(DESTDIR)$(LIBDIR)/liboffwind.so
+	sed -e 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(VERSION),; s,@PRIVATE@,$(PRIVATE_LIBS),' deploy/liboffwind.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/liboffwind.pc
 	install -D -m 755 $(BUILD)/libunwind-offwind.so $(DESTDIR)$(PREFIX)/lib/offwind/libunwind-offwind.so
 	install -m 644 $(LIB)/man3/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
 
-# What install puts there, and nothing else: folders stay, but for offwind's own.
+# What install puts there, and nothing else: folders stay, but for offwind's own, and so do settings that were changed.
 uninstall:
 	cd $(DESTDIR)$(PREFIX) && rm -f bin/offwind bin/perf_to_profile share/man/man1/offwind.1 share/man/man1/perf_to_profile.1 \
-	  share/bash-completion/completions/offwind share/zsh/site-functions/_offwind share/fish/vendor_completions.d/offwind.fish share/doc/offwind/page-licences.txt lib/pkgconfig/liboffwind.pc \
-	  lib/offwind/offwind_sqlite.so lib/offwind/libunwind-offwind.so lib/systemd/system/offwind.service lib/liboffwind.so lib/liboffwind.so.$(ABI) \
-	  lib/liboffwind.so.$(VERSION) lib/liboffwind.a lib/liboffwind-dynamic.so lib/liboffwind-dynamic.so.1 lib/liboffwind-dynamic.a \
+	  share/man/man8/offwind-daemon.8 share/man/man5/offwind.conf.5 \
+	  share/bash-completion/completions/offwind share/zsh/site-functions/_offwind share/fish/vendor_completions.d/offwind.fish share/doc/offwind/page-licences.txt \
+	  lib/offwind/offwind_sqlite.so lib/offwind/libunwind-offwind.so lib/systemd/system/offwind.service lib/systemd/system/offwind.socket lib/sysusers.d/offwind.conf \
 	  include/offwind/dynamic.h $(PUBLIC_H:unwinder/%=include/offwind/%) $(patsubst $(LIB)/man3/%,share/man/man3/%,$(wildcard $(LIB)/man3/*.3))
+	cd $(DESTDIR)$(LIBDIR) && rm -f pkgconfig/liboffwind.pc liboffwind.so liboffwind.so.$(ABI) liboffwind.so.$(VERSION) liboffwind.a \
+	  liboffwind-dynamic.so liboffwind-dynamic.so.1 liboffwind-dynamic.a
+	! cmp -s deploy/offwind.conf $(DESTDIR)/etc/offwind/offwind.conf || { rm $(DESTDIR)/etc/offwind/offwind.conf && rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/offwind; }
 	cd $(DESTDIR)$(PREFIX) && for d in include/offwind lib/offwind share/doc/offwind; do [ ! -d $$d ] || rmdir --ignore-fail-on-non-empty $$d; done
 
 format:
 	clang-format -i $$(find $(LIBRARY) bpf schema tests examples -name '*.[ch]')
 
-# Write the commands' options into the manual page.  The page is in the repository, so that no build has to run the program.
+# Write the commands' options into the manual pages.  The pages are in the repository, so that no build has to run the program.
 man: $(BUILD)/offwind
-	python3 deploy/man1.py $< deploy/offwind.1
+	python3 deploy/man1.py $< deploy/offwind.1 deploy/offwind-daemon.8
 
 clean:
 	rm -rf $(BUILD)

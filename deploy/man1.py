@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the options of each command into the manual page, from the command's --help.
+"""Writes the options of each command into the manual pages, from the command's --help.
 
-  man1.py PROGRAM PAGE          write the options of PROGRAM into PAGE
-  man1.py --check PROGRAM PAGE  change nothing; print the differences, and fail if there are any
+  man1.py PROGRAM PAGE…          write the options of PROGRAM into the pages
+  man1.py --check PROGRAM PAGE…  change nothing; print the differences, and fail if there are any
 
-PAGE has a list for each command between the lines ".\\" options of COMMAND" and ".\\" end of options".  This script
+The pages have one list for each command, between the lines ".\\" options of COMMAND" and ".\\" end of options".  This script
 writes the items of the list: what --help says, in the same order.  An item may go on behind a line ".\\" more" with text
 that is written by hand; the script moves this text with its option and does not change it.
 """
@@ -89,19 +89,25 @@ def written(program, command, old):
 
 def main():
     check = sys.argv[1] == '--check'
-    program, path = sys.argv[1 + check:]
-    with open(path, encoding='utf8') as f:
-        page = f.read()
-    missing = set(re.findall(r'^  (\w+)  +\S', help_of(program), re.M)) - {m[1] for m in LIST.finditer(page)}
-    if missing:
-        sys.exit('%s: has no options of %s' % (path, ', '.join(sorted(missing))))
-    new = LIST.sub(lambda m: written(program, m[1], m[2]), page)
-    if check:
-        sys.stdout.writelines(difflib.unified_diff(page.splitlines(True), new.splitlines(True), path, 'make man'))
-        return new != page
-    with open(path, 'w', encoding='utf8') as f:
-        f.write(new)
-    return 0
+    program, *paths = sys.argv[1 + check:]
+    pages = {}
+    for path in paths:
+        with open(path, encoding='utf8') as f:
+            pages[path] = f.read()
+    listed = sorted(m[1] for page in pages.values() for m in LIST.finditer(page))
+    commands = sorted(re.findall(r'^  (\w+) +\S', help_of(program), re.M))
+    if listed != commands:
+        sys.exit('%s: have lists of options of %s; the commands are %s' % (', '.join(paths), ', '.join(listed), ', '.join(commands)))
+    differ = 0
+    for path, page in pages.items():
+        new = LIST.sub(lambda m: written(program, m[1], m[2]), page)
+        if check:
+            sys.stdout.writelines(difflib.unified_diff(page.splitlines(True), new.splitlines(True), path, 'make man'))
+            differ |= new != page
+        else:
+            with open(path, 'w', encoding='utf8') as f:
+                f.write(new)
+    return differ
 
 
 sys.exit(main())

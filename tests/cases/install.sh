@@ -16,21 +16,25 @@ make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 
 bin=$dir/root/usr/bin
 # library.sh tests the library.
 [ "$(cd "$dir/root" && find . \( -type f -o -type l \) ! -path './usr/include/*' ! -path '*/man3/*' ! -name 'liboffwind*' | sort | paste -sd' ')" = \
-	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/lib/systemd/system/offwind.service ./usr/share/bash-completion/completions/offwind ./usr/share/doc/offwind/page-licences.txt ./usr/share/fish/vendor_completions.d/offwind.fish ./usr/share/man/man1/offwind.1 ./usr/share/man/man1/perf_to_profile.1 ./usr/share/zsh/site-functions/_offwind" ] || fail "installed: $(find "$dir/root")"
+	"./etc/offwind/offwind.conf ./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/lib/systemd/system/offwind.service ./usr/lib/systemd/system/offwind.socket ./usr/lib/sysusers.d/offwind.conf ./usr/share/bash-completion/completions/offwind ./usr/share/doc/offwind/page-licences.txt ./usr/share/fish/vendor_completions.d/offwind.fish ./usr/share/man/man1/offwind.1 ./usr/share/man/man1/perf_to_profile.1 ./usr/share/man/man5/offwind.conf.5 ./usr/share/man/man8/offwind-daemon.8 ./usr/share/zsh/site-functions/_offwind" ] || fail "installed: $(find "$dir/root")"
 [ "$("$bin/offwind" --version)" = "offwind $(sed -n 's/^VERSION := //p' Makefile)" ] || fail "--version"
 
-echo "== the manual page"
+echo "== the manual pages"
 page=$dir/root/usr/share/man/man1/offwind.1
-man --warnings -E UTF-8 -l "$page" >"$dir/page" 2>"$dir/log" || fail "man: $(cat "$dir/log")"
-[ ! -s "$dir/log" ] || fail "man warns: $(cat "$dir/log")"
-# It has the options of each command as --help has them.
-python3 deploy/man1.py --check "$bin/offwind" "$page" >"$dir/log" 2>&1 || fail "run make man: $(cat "$dir/log")"
+daemon=$dir/root/usr/share/man/man8/offwind-daemon.8
+for p in "$page" "$daemon"; do
+	man --warnings -E UTF-8 -l "$p" >"$dir/page" 2>"$dir/log" || fail "man: $(cat "$dir/log")"
+	[ ! -s "$dir/log" ] || fail "man warns: $(cat "$dir/log")"
+done
+# They have the options of each command as --help has them.
+python3 deploy/man1.py --check "$bin/offwind" "$page" "$daemon" >"$dir/log" 2>&1 || fail "run make man: $(cat "$dir/log")"
+python3 deploy/man1.py --check "$bin/offwind" "$page" >"$dir/log" 2>&1 && fail "man1.py accepts pages without the daemon"
 # The check is checked: an option that is not in the page, one that the program does not have, a command without a list.
 sed '/^\.It Fl -comm /,/^Record/d' "$page" >"$dir/less"
 sed 's/^\.It Fl -uprobe /.It Fl -nosuch /' "$page" >"$dir/more"
 sed '/options of top$/d' "$page" >"$dir/none"
 for wrong in less more none; do
-	python3 deploy/man1.py --check "$bin/offwind" "$dir/$wrong" >"$dir/log" 2>&1 && fail "man1.py accepts a wrong page: $wrong"
+	python3 deploy/man1.py --check "$bin/offwind" "$dir/$wrong" "$daemon" >"$dir/log" 2>&1 && fail "man1.py accepts a wrong page: $wrong"
 done
 
 echo "== completion"
@@ -45,6 +49,7 @@ complete() { PATH=$bin:$PATH bash "$dir/complete.sh" "$dir/root/usr/share/bash-c
 [ "$(complete offwind rec)" = record ] || fail "offwind rec: $(complete offwind rec)"
 [ "$(complete offwind record --off)" = --off-cpu ] || fail "record --off: $(complete offwind record --off)"
 [ "$(complete offwind help fl)" = flamegraph ] || fail "help fl"
+[ "$(complete offwind daemon --check)" = --check-config ] || fail "daemon --check: $(complete offwind daemon --check)"
 
 # zsh's own functions work only in its line editor: these replace them.
 cat >"$dir/complete.zsh" <<'SH'
@@ -59,10 +64,12 @@ SH
 complete() { PATH=$bin:$PATH zsh -f "$dir/complete.zsh" "$dir/root/usr/share/zsh/site-functions/_offwind" "$@" | paste -sd' '; }
 [[ " $(complete offwind rec) " == *" record "* ]] || fail "zsh: offwind rec: $(complete offwind rec)"
 [[ " $(complete offwind record --off) " == *" --off-cpu "* ]] || fail "zsh: record --off: $(complete offwind record --off)"
+[[ " $(complete offwind daemon --check) " == *" --check-config "* ]] || fail "zsh: daemon --check: $(complete offwind daemon --check)"
 [ "$(complete offwind record a)" = files ] || fail "zsh: record a: $(complete offwind record a)"
 complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_completions.d/offwind.fish; complete -C '$1'" | cut -f1 | paste -sd' '; }
 [ "$(complete 'offwind rec')" = record ] || fail "fish: offwind rec: $(complete 'offwind rec')"
 [ "$(complete 'offwind record --off')" = --off-cpu ] || fail "fish: record --off: $(complete 'offwind record --off')"
+[ "$(complete 'offwind daemon --check')" = --check-config ] || fail "fish: daemon --check: $(complete 'offwind daemon --check')"
 [ "$(complete 'offwind help fl')" = flamegraph ] || fail "fish: help fl: $(complete 'offwind help fl')"
 
 echo "== perf_to_profile"
@@ -104,6 +111,13 @@ fi
 
 echo "== uninstall"
 echo mine >"$dir/root/usr/lib/another"
+# An installation does not replace settings, and does not take away those that were changed.
+echo '# mine' >>"$dir/root/etc/offwind/offwind.conf"
+make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 || fail "make install again: $(cat "$dir/log")"
+make -s uninstall BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 || fail "make uninstall: $(cat "$dir/log")"
+grep -q '^# mine' "$dir/root/etc/offwind/offwind.conf" || fail "settings that were changed are gone"
+rm -r "$dir/root/etc/offwind"
+make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 || fail "make install again: $(cat "$dir/log")"
 make -s uninstall BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 || fail "make uninstall: $(cat "$dir/log")"
 [ "$(cd "$dir/root" && find . -type f -o -type l)" = ./usr/lib/another ] || fail "left: $(find "$dir/root" -type f -o -type l)"
 

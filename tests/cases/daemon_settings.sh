@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Tests the daemon's settings: each wrong line is reported at its number, and deploy/offwind.conf and its
+# manual page have every setting that the daemon takes, and no other.
+set -u
+offwind=$BUILD/offwind
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+check() { "$offwind" daemon --config "$1" --db "$dir/store.db" --check-config 2>"$dir/log"; }
+
+echo "== wrong lines"
+long=$(printf '%0300d' 0)
+printf '\xef\xbb\xbf# a comment behind a byte order mark\n' >"$dir/wrong"
+cat >>"$dir/wrong" <<CONF
+[server]
+listn = 127.0.0.1:7227
+only words
+listen = $long
+[record
+[record]
+freq = 0
+quiet = perhaps
+duration = 5
+comm = a,
+       b
+limit = nosuch=1
+[nosection]
+db = x
+[record]
+last words
+CONF
+printf 'the end' >>"$dir/wrong"
+check "$dir/wrong" && fail "wrong settings are accepted"
+sed -n "s,^offwind: $dir/wrong:\([0-9]*\): .*,\1,p" "$dir/log" | paste -sd' ' >"$dir/lines"
+[ "$(cat "$dir/lines")" = "3 4 5 6 8 9 10 13 15 17 18" ] || fail "the lines of faults: $(cat "$dir/lines" "$dir/log")"
+[ "$(wc -l <"$dir/log")" = 11 ] || fail "more than one message for a line: $(cat "$dir/log")"
+
+echo "== wrong values that only show together"
+echo secret >"$dir/open" && chmod 644 "$dir/open"
+cat >"$dir/wrong" <<CONF
+[server]
+listen = somewhere
+listen = 0.0.0.0:7227
+token-file = $dir/open
+tls-certificate = $dir/absent
+tls-key = $dir/absent
+CONF
+check "$dir/wrong" && fail "wrong values are accepted"
+[ "$(sed -n "s,^offwind: $dir/wrong:\([0-9]*\): .*,\1,p" "$dir/log" | sort -n | paste -sd' ')" = "2 3 4 5 6" ] || fail "the lines of faults: $(cat "$dir/log")"
+"$offwind" daemon --config "$dir/absent" --check-config 2>"$dir/log"
+[ $? = 2 ] && grep -q 'absent: No such file' "$dir/log" || fail "a configuration that does not exist: $(cat "$dir/log")"
+
+echo "== the file that is installed"
+check deploy/offwind.conf || fail "as it is: $(cat "$dir/log")"
+touch "$dir/secret" && chmod 600 "$dir/secret" && echo x >"$dir/secret"
+section=''
+while read -r line; do
+	[[ $line =~ ^\[[a-z]+\]$ ]] && section=$line
+	[[ $line =~ ^#([a-z-]+)\ =\ (.*) ]] || continue
+	echo "$section ${BASH_REMATCH[1]}" >>"$dir/names"
+	setting=${line#\#}
+	case ${BASH_REMATCH[1]} in
+	token-file) setting="token-file = $dir/secret" ;;
+	tls-*) setting="tls-key = $dir/secret"$'\n'"tls-certificate = $dir/secret" ;;
+	uid) setting='uid = 0' ;;
+	esac
+	printf '%s\n%s\n' "$section" "$setting" >"$dir/one"
+	check "$dir/one" || fail "$section $line: $(cat "$dir/log")"
+done <deploy/offwind.conf
+sort -u "$dir/names" >"$dir/have"
+# What the program takes: the words that it compares names with.
+python3 - >"$dir/want" <<'P'
+import re
+text = open('agent/cmd/daemon.c', encoding='utf8').read()
+takes = text[text.index('static int take_setting('):]
+for section, names in [('server', r'server && !strcmp\(name, "([\w-]+)"'), ('store', r'"store"\) && !strcmp\(name, "([\w-]+)"')]:
+    for name in re.findall(names, takes):
+        print('[%s] %s' % (section, name))
+listed = re.search(r'names\[\] = \{(.*?)\}', text, re.S)[1]
+for name in re.findall(r'"([\w-]+)"', listed):
+    print('[record] ' + name)
+P
+[ "$(wc -l <"$dir/want")" -gt 20 ] || fail "the settings in daemon.c: $(cat "$dir/want")"
+diff <(sort "$dir/want") "$dir/have" || fail "deploy/offwind.conf does not have the settings of the daemon"
+
+echo "== the manual page"
+man --warnings -E UTF-8 -l deploy/offwind.conf.5 >/dev/null 2>"$dir/log" && [ ! -s "$dir/log" ] || fail "offwind.conf(5): $(cat "$dir/log")"
+sed -n 's/^\.Ss \(\[.*\]\)$/\1/p; s/^\.It Cm //p' deploy/offwind.conf.5 | awk '/^\[/ { s = $0; next } { gsub(" ,", ""); for (i = 1; i <= NF; i++) print s, $i }' | sort >"$dir/page"
+diff "$dir/have" "$dir/page" || fail "offwind.conf(5) does not have the settings of the daemon"
+exit $((failures > 0))
