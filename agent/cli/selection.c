@@ -151,7 +151,8 @@ int selection_type(const struct stacks *stacks, const char *name, const char *pa
 struct applying {
 	const struct selection *selection;
 	const struct stacks *s;
-	bool *matches; /* for each regex a row of n_columns, by function or module */
+	bool now, base; /* whether it applies to the samples of the profile, of the base */
+	bool *matches;	/* for each regex a row of n_columns, by function or module */
 	size_t n_columns;
 };
 
@@ -180,6 +181,8 @@ static bool keep(void *ctx, size_t number)
 	const struct applying *a = ctx;
 	const struct stacks_sample *sample = &a->s->samples[number];
 
+	if (!(sample->base ? a->base : a->now))
+		return true;
 	for (size_t i = 0; i < a->selection->n_labels; i++) {
 		const struct selection_condition *want = &a->selection->labels[i];
 		char digits[STACKS_NUMBER];
@@ -198,9 +201,9 @@ static bool keep(void *ctx, size_t number)
 }
 
 /* Match each regex with each function or module once, not with each frame. */
-int selection_apply(const struct selection *selection, struct stacks *s)
+static int apply(const struct selection *selection, struct stacks *s, bool now, bool base)
 {
-	struct applying a = { .selection = selection, .s = s };
+	struct applying a = { .selection = selection, .s = s, .now = now, .base = base };
 
 	if (!selection->n_labels && !selection->n_regexes)
 		return 0;
@@ -220,4 +223,14 @@ int selection_apply(const struct selection *selection, struct stacks *s)
 	stacks_filter(s, keep, &a);
 	free(a.matches);
 	return 0;
+}
+
+int selection_apply(const struct selection *selection, struct stacks *s)
+{
+	return apply(selection, s, true, true);
+}
+
+int selection_apply_to(const struct selection *selection, struct stacks *s, bool base)
+{
+	return apply(selection, s, !base, base);
 }

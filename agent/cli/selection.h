@@ -74,5 +74,7 @@ int selection_type(const struct stacks *stacks, const char *name, const char *pa
 
 /* Remove all samples that are not selected from the profile. Return 0 or -ENOMEM. */
 int selection_apply(const struct selection *selection, struct stacks *stacks);
+/* Do the same with the samples of the base only, or with the other samples only. */
+int selection_apply_to(const struct selection *selection, struct stacks *stacks, bool base);
 
 #endif

@@ -8,14 +8,16 @@
 #include "agent/export/profile/flame.h"
 #include "agent/export/profile/ranking_json.h"
 #include "agent/http/api_internal.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { SECONDS_DEFAULT = 10, SECONDS_MAX = 3600 };
+enum { SECONDS_DEFAULT = 10, SECONDS_MAX = 3600, BASE_NAME = 512 };
 
 const char *http_argument(const struct http_request *r, const char *key)
 {
@@ -80,6 +82,22 @@ int api_range(const struct http_request *r, struct http_reply *reply, struct api
 	return 0;
 }
 
+/* Read the range of the base: base_from and base_to, each by default that of the profile. */
+static int base_range(const struct http_request *r, struct http_reply *reply,
+		      const struct api_range *profile, struct api_range *out)
+{
+	const char *from = http_argument(r, "base_from"), *to = http_argument(r, "base_to");
+
+	*out = *profile;
+	if (from && when_parse(from, r->now_ns, &out->from_ns))
+		return http_fail(reply, 400, "base_from takes a time, not '%.40s'", from);
+	if (to && when_parse(to, r->now_ns, &out->to_ns))
+		return http_fail(reply, 400, "base_to takes a time, not '%.40s'", to);
+	if (out->to_ns <= out->from_ns)
+		return http_fail(reply, 400, "base_to is not after base_from");
+	return 0;
+}
+
 /* Arguments that are no labels. */
 static bool is_reserved(const char *key)
 {
@@ -94,33 +112,57 @@ static bool is_reserved(const char *key)
 	return false;
 }
 
+/* Return the key of a condition on a label of the base, "comm" of "base.comm"; NULL: it is none. */
+static const char *base_key(const struct http_argument *a)
+{
+	return strncmp(a->key, "base.", 5) != 0 ? NULL : a->key + 5;
+}
+
 bool api_is_label(const struct http_argument *a)
 {
-	return !is_reserved(a->key) && *a->key &&
+	return !is_reserved(a->key) && !base_key(a) && *a->key &&
 	       a->key[strspn(a->key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				     "0123456789_.-")] == '\0';
 }
 
-/* Read the conditions on labels and functions. Texts that they refer to are kept in *texts. */
-static int take_selection(const struct http_request *r, struct http_reply *reply,
-			  struct selection *out, char *texts[HTTP_ARGUMENTS])
+/* What a request asks of samples; not copied, as it is large. */
+struct conditions {
+	struct selection selection;
+	char *texts[HTTP_ARGUMENTS]; /* that the selection refers to; owned */
+};
+
+static void conditions_free(struct conditions *c)
 {
+	for (size_t i = 0; c && i < HTTP_ARGUMENTS; i++)
+		free(c->texts[i]);
+	if (c)
+		selection_fini(&c->selection);
+	free(c);
+}
+
+/* Read the conditions on functions, and those on labels of the profile or of the base. */
+static int take_conditions(const struct http_request *r, struct http_reply *reply, bool base,
+			   struct conditions *c)
+{
+	struct selection *out = &c->selection;
+	char **texts = c->texts;
 	int err = 0;
 
 	for (size_t i = 0; i < r->n_arguments && !err; i++) {
 		const struct http_argument *a = &r->arguments[i];
 		bool focus = !strcmp(a->key, "focus"), ignore = !strcmp(a->key, "ignore");
 		bool module = !strcmp(a->key, "module");
+		const char *key = base ? base_key(a) : api_is_label(a) ? a->key : NULL;
 
-		if (!focus && !ignore && !module && !api_is_label(a)) {
-			if (!is_reserved(a->key))
+		if (!focus && !ignore && !module && !key) {
+			if (!is_reserved(a->key) && !base_key(a) && !api_is_label(a))
 				return http_fail(reply, 400, "there is no argument '%.40s'",
 						 a->key);
 			continue;
 		}
 		if (focus || ignore || module)
 			texts[i] = strdup(a->value);
-		else if (asprintf(&texts[i], "%s=%s", a->key, a->value) < 0)
+		else if (asprintf(&texts[i], "%s=%s", key, a->value) < 0)
 			texts[i] = NULL;
 		if (!texts[i])
 			return http_fail(reply, 503, "there is no memory");
@@ -137,41 +179,45 @@ static int take_selection(const struct http_request *r, struct http_reply *reply
 
 /* ---- profiles ---------------------------------------------------------------------------- */
 
-/* Read a range with these conditions into a profile. */
-static int load_range(struct api *api, const struct api_range *range, bool labels, bool times,
-		      const struct selection *selection, bool base, struct stacks *s,
+/* Add the samples of a range that meet the conditions to a profile. The reply says what goes wrong. */
+static int load_range(struct api *api, const struct http_request *r, struct http_reply *reply,
+		      const struct history_query *query, struct stacks *s,
 		      struct history_found *found)
 {
-	const struct history_query query = { .from_ns = range->from_ns,
-					     .to_ns = range->to_ns,
-					     .labels = labels || selection->n_labels,
-					     .times = times };
-	int err = history_read(api->history, &query, s, found);
+	struct conditions *c = calloc(1, sizeof(*c));
+	struct history_query asked = *query;
+	int err = c ? take_conditions(r, reply, query->base, c)
+		    : http_fail(reply, 503, "there is no memory");
 
-	for (size_t i = 0; base && i < s->n_samples; i++)
-		s->samples[i].base = true;
-	return err ? err : selection_apply(selection, s);
+	if (!err) {
+		asked.labels = asked.labels || c->selection.n_labels;
+		err = history_read(api->history, &asked, s, found);
+		if (!err)
+			err = selection_apply_to(&c->selection, s, query->base);
+		if (err)
+			(void)api_failed(reply, err);
+	}
+	conditions_free(c);
+	return err;
 }
 
 int api_load(struct api *api, const struct http_request *r, struct http_reply *reply, bool labels,
 	     bool times, struct api_profile *out)
 {
-	struct selection *selection = calloc(1, sizeof(*selection));
-	char *texts[HTTP_ARGUMENTS] = { NULL };
 	const char *type = http_argument(r, "type");
-	int err = selection ? api_range(r, reply, &out->range)
-			    : http_fail(reply, 503, "there is no memory");
+	int err;
 
 	out->stacks = NULL;
-	if (!err)
-		err = take_selection(r, reply, selection, texts);
+	err = api_range(r, reply, &out->range);
+	if (!err && stacks_new(&out->stacks))
+		err = http_fail(reply, 503, "there is no memory");
 	if (!err) {
-		err = stacks_new(&out->stacks);
-		if (!err)
-			err = load_range(api, &out->range, labels, times, selection, false,
-					 out->stacks, &out->found);
-		if (err)
-			(void)api_failed(reply, err);
+		const struct history_query query = { .from_ns = out->range.from_ns,
+						     .to_ns = out->range.to_ns,
+						     .labels = labels,
+						     .times = times };
+
+		err = load_range(api, r, reply, &query, out->stacks, &out->found);
 	}
 	if (!err) {
 		out->type = type ? stacks_find_type(out->stacks, type) : out->stacks->default_type;
@@ -180,16 +226,60 @@ int api_load(struct api *api, const struct http_request *r, struct http_reply *r
 		else if (out->type >= out->stacks->n_types)
 			err = http_fail(reply, 400, "there is no sample type '%.40s'", type);
 	}
-	for (size_t i = 0; i < HTTP_ARGUMENTS; i++)
-		free(texts[i]);
-	if (selection)
-		selection_fini(selection);
-	free(selection);
 	if (err) {
 		stacks_free(out->stacks);
 		out->stacks = NULL;
 	}
 	return err;
+}
+
+/* Append a time to a text. */
+static void add_time(char *text, size_t size, uint64_t time_ns)
+{
+	time_t when = (time_t)(time_ns / 1000000000);
+	char words[32];
+	struct tm tm;
+
+	if (gmtime_r(&when, &tm) && strftime(words, sizeof(words), "%FT%TZ", &tm))
+		textbuf_add(text, size, "%s", words);
+}
+
+/*
+ * Do what api_load does, and add the base to compare with, if the request has one. Its description is
+ * written into name: "" if there is none.
+ */
+static int load_both(struct api *api, const struct http_request *r, struct http_reply *reply,
+		     bool labels, struct api_profile *p, char name[BASE_NAME])
+{
+	bool wanted = http_argument(r, "base_from") || http_argument(r, "base_to");
+	struct history_query query = { .labels = labels, .base = true };
+	struct history_found found;
+	struct api_range range;
+	int err = api_load(api, r, reply, labels, false, p);
+
+	*name = '\0';
+	for (size_t i = 0; i < r->n_arguments; i++)
+		wanted = wanted || base_key(&r->arguments[i]);
+	if (err || !wanted)
+		return err;
+	err = base_range(r, reply, &p->range, &range);
+	if (!err) {
+		query.from_ns = range.from_ns;
+		query.to_ns = range.to_ns;
+		err = load_range(api, r, reply, &query, p->stacks, &found);
+	}
+	if (err) {
+		stacks_free(p->stacks);
+		return err;
+	}
+	add_time(name, BASE_NAME, range.from_ns);
+	textbuf_add(name, BASE_NAME, " to ");
+	add_time(name, BASE_NAME, range.to_ns);
+	for (size_t i = 0; i < r->n_arguments; i++)
+		if (base_key(&r->arguments[i]))
+			textbuf_add(name, BASE_NAME, ", %s=%s", base_key(&r->arguments[i]),
+				    r->arguments[i].value);
+	return 0;
 }
 
 static void get_profile(struct api *api, const struct http_request *r, struct http_reply *reply)
@@ -221,14 +311,16 @@ static void get_flamegraph(struct api *api, const struct http_request *r, struct
 {
 	const char *by = http_argument(r, "by"), *title = http_argument(r, "title");
 	struct flame *flame = NULL;
+	char base[BASE_NAME];
 	struct api_profile p;
 	int err;
 
-	if (api_load(api, r, reply, by != NULL, false, &p))
+	if (load_both(api, r, reply, by != NULL, &p, base))
 		return;
 	err = flame_new(p.stacks, p.type, by && *by ? by : NULL, &flame);
 	if (!err) {
-		const struct flame_page page = { .title = title ? title : "offwind" };
+		const struct flame_page page = { .title = title ? title : "offwind",
+						 .against = base };
 
 		reply->type = "text/html; charset=utf-8";
 		err = flame_write(flame, &page, reply->out);
@@ -257,6 +349,8 @@ static void get_top(struct api *api, const struct http_request *r, struct http_r
 	struct ranking ranking = { .by = RANKING_SYMBOL };
 	size_t n_words = sizeof(ranking_words) / sizeof(ranking_words[0]), i = 0;
 	uint64_t n = 30;
+	bool by_change = sort && !strcmp(sort, "change");
+	char base[BASE_NAME];
 	struct api_profile p;
 	int err;
 
@@ -269,8 +363,9 @@ static void get_top(struct api *api, const struct http_request *r, struct http_r
 		return;
 	}
 	if (api_number(r, reply, "n", 0, 1000000, &n) ||
-	    api_load(api, r, reply, i > RANKING_SOURCE, false, &p))
+	    load_both(api, r, reply, i > RANKING_SOURCE, &p, base))
 		return;
+	options.base = *base ? base : NULL;
 	ranking.by = (enum ranking_by)i;
 	ranking.outside = true;
 	options.n = (size_t)n;
@@ -278,7 +373,9 @@ static void get_top(struct api *api, const struct http_request *r, struct http_r
 	if (err) {
 		(void)api_failed(reply, err);
 	} else {
-		ranking_sort(&ranking, options.by_total ? RANKING_BY_TOTAL : RANKING_BY_SELF);
+		ranking_sort(&ranking, by_change	  ? RANKING_BY_CHANGE
+				       : options.by_total ? RANKING_BY_TOTAL
+							  : RANKING_BY_SELF);
 		options.counted = true;
 		options.n_samples = (int64_t)p.found.n_samples;
 		ranking_json_print(p.stacks, p.type, &ranking, &options, reply->out);

@@ -26,7 +26,7 @@ int api_failed(struct http_reply *reply, int err);
 int api_number(const struct http_request *r, struct http_reply *reply, const char *key,
 	       uint64_t least, uint64_t most, uint64_t *value);
 int api_range(const struct http_request *r, struct http_reply *reply, struct api_range *out);
-/* Return whether an argument is a condition on a label. */
+/* Return whether an argument is a condition on a label: KEY=VALUE, not base.KEY=VALUE. */
 bool api_is_label(const struct http_argument *argument);
 
 /* Read the profile that from, to, type and the conditions on labels and functions describe. */

@@ -1,0 +1,202 @@
+/*
+ * tests/unit/test_api_compare.c: tests requests that compare two times or two labels.
+ */
+#include "agent/http/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+#define SECOND ((uint64_t)1000000000)
+#define START  (UINT64_C(1700000000) * SECOND)
+
+static char dir[] = "/tmp/offwind-test-XXXXXX", path[64];
+
+static uint32_t location(struct stacks *s, const char *name, uint64_t address)
+{
+	struct stacks_module m = { .path = stacks_text(s, "/bin/made"),
+				   .build_id = stacks_text(s, "ab"),
+				   .start = 0x1000,
+				   .limit = 0x9000 };
+	struct stacks_function f = { .name = stacks_text(s, name),
+				     .system_name = stacks_text(s, name),
+				     .file = stacks_text(s, "") };
+	struct stacks_line line = { .function = stacks_function(s, &f) };
+	struct stacks_location l = { .module = stacks_module(s, &m),
+				     .address = address,
+				     .n_lines = 1 };
+
+	return stacks_location(s, &l, &line);
+}
+
+static uint32_t label(struct stacks *s, const char *key, const char *text, uint64_t number)
+{
+	struct stacks_label l = { .key = stacks_text(s, key),
+				  .text = text ? stacks_text(s, text) : NULL,
+				  .number = (int64_t)number };
+
+	return stacks_keep_label(s, &l);
+}
+
+/* Add n samples of main calling a function, one each second. */
+static void add(struct stacks *s, const char *comm, const char *function, uint64_t address,
+		uint64_t start_ns, int n)
+{
+	uint32_t ids[] = { location(s, function, address), location(s, "main", 0x1000) };
+
+	for (int i = 0; i < n; i++) {
+		uint32_t labels[] = { label(s, HISTORY_TIME_LABEL, NULL,
+					    start_ns + (uint64_t)i * SECOND),
+				      label(s, "comm", comm, 0) };
+		int64_t values[] = { 1, (int64_t)SECOND };
+
+		if (stacks_add(s, &(struct stacks_sample){ .n_locations = 2, .n_labels = 2 }, ids,
+			       labels, values))
+			abort();
+	}
+}
+
+/* Ten seconds in which "a" works, then ten in which "a" rests and "b" works. */
+static struct history *fill(void)
+{
+	struct history *h = NULL;
+	struct stacks *s[2];
+
+	for (int i = 0; i < 2; i++)
+		if (stacks_new(&s[i]) || stacks_add_type(s[i], "samples", "count") ||
+		    stacks_add_type(s[i], "cpu", "nanoseconds"))
+			abort();
+	add(s[0], "a", "work", 0x2000, START, 10);
+	add(s[1], "a", "rest", 0x3000, START + 10 * SECOND, 4);
+	add(s[1], "b", "work", 0x2000, START + 10 * SECOND, 6);
+	CHECK(!history_open(path, true, &h), "the history opens");
+	for (uint64_t i = 0; i < 2; i++) {
+		const struct history_window w = { .start_ns = START + i * 10 * SECOND,
+						  .end_ns = START + (i + 1) * 10 * SECOND };
+
+		CHECK(!history_add(h, s[i], &w), "a window is added");
+		stacks_free(s[i]);
+	}
+	return h;
+}
+
+/*
+ * Answer a request, "PATH?KEY=VALUE&KEY=VALUE", and return the reply or the error. The caller frees it.
+ */
+static char *ask(struct history *h, const char *url, unsigned int status)
+{
+	struct http_request r = { .method = "GET", .body = "", .now_ns = START + 60 * SECOND };
+	struct http_reply reply = { .status = 0 };
+	struct api api = { .history = h };
+	char *copy = strdup(url), *text = NULL, *at = copy, *part;
+	size_t size;
+
+	reply.out = open_memstream(&text, &size);
+	r.path = strsep(&at, "?");
+	while ((part = strsep(&at, "&"))) {
+		char *value = strchr(part, '=');
+
+		*value = '\0';
+		r.arguments[r.n_arguments++] = (struct http_argument){ part, value + 1 };
+	}
+	api_answer(&api, &r, &reply);
+	(void)fclose(reply.out);
+	free(copy);
+	CHECK(reply.status == status, url);
+	if (reply.status == 200)
+		return text;
+	free(text);
+	return strdup(reply.error);
+}
+
+static void check_has(struct history *h, const char *url, unsigned int status, const char *wanted,
+		      const char *what)
+{
+	char *text = ask(h, url, status);
+
+	CHECK(strstr(text, wanted) != NULL, what);
+	if (!strstr(text, wanted))
+		(void)printf("%s\n%s\n", url, text);
+	free(text);
+}
+
+#define FIRST	   "from=@1700000000&to=@1700000010"
+#define SECOND_TEN "from=@1700000010&to=@1700000020"
+#define BASE	   "base_from=@1700000000&base_to=@1700000010"
+
+static void test_top_compares(struct history *h)
+{
+	const char *times = "/api/v1/top?" SECOND_TEN "&" BASE;
+	char *text;
+
+	check_has(h, times, 200,
+		  "\"base\":\"2023-11-14T22:13:20Z to "
+		  "2023-11-14T22:13:30Z\",\"base_value\":10000000000",
+		  "the base has a name and a sum");
+	check_has(h, times, 200, "\"value\":10000000000,", "the sum is that of the profile alone");
+	check_has(h, times, 200,
+		  "{\"function\":\"work\",\"module\":\"made\",\"self\":6000000000,\"self_percent\":"
+		  "60",
+		  "the profile's value");
+	check_has(h, times, 200, "\"base_self\":10000000000,\"base_self_percent\":100",
+		  "the base's value");
+	check_has(h, times, 200, "\"samples\":10,", "samples of the base are not counted");
+	check_has(h, "/api/v1/top?" FIRST "&by=comm&base_from=@1700000010&base_to=@1700000020", 200,
+		  "{\"comm\":\"b\",\"self\":0,\"self_percent\":0,\"total\":0,\"total_percent\":0,"
+		  "\"base_self\":6000000000",
+		  "what only the base has");
+	text = ask(h,
+		   "/api/v1/top?" FIRST
+		   "&sort=change&n=1&base_from=@1700000010&base_to=@1700000020",
+		   200);
+	CHECK(strstr(text, "_percent\":40,") && !strstr(text, "main"),
+	      "what changed most comes first");
+	free(text);
+	text = ask(h, "/api/v1/top?" FIRST, 200);
+	CHECK(!strstr(text, "base"), "without a base there is none");
+	free(text);
+}
+
+static void test_labels_compare(struct history *h)
+{
+	const char *url = "/api/v1/top?" SECOND_TEN "&comm=a&base.comm=b";
+
+	check_has(h, url, 200, "\"value\":4000000000,", "only a");
+	check_has(h, url, 200, ", comm=b\",\"base_value\":6000000000", "with b");
+	check_has(h, "/api/v1/top?" SECOND_TEN "&comm=a&base_from=@1700000010", 200,
+		  "\"base_value\":10000000000", "conditions on labels are not the base's");
+	check_has(h, "/api/v1/top?" SECOND_TEN "&focus=work&base.comm=a", 200, "\"base_value\":0",
+		  "conditions on functions are");
+	check_has(h, "/api/v1/flamegraph?" SECOND_TEN "&comm=a&base.comm=b", 200, "\"diff\":true",
+		  "a flame graph");
+	check_has(h, "/api/v1/flamegraph?" SECOND_TEN, 200, "\"diff\":false", "one without a base");
+	check_has(h, "/api/v1/top?" FIRST "&base_from=never", 400, "base_from takes a time",
+		  "no time");
+	check_has(h, "/api/v1/top?" FIRST "&base_to=@1600000000", 400,
+		  "base_to is not after base_from", "an empty base");
+	check_has(h, "/api/v1/top?" FIRST "&b%d=1", 400, "there is no argument", "no argument");
+}
+
+int main(void)
+{
+	struct history *h;
+
+	if (!mkdtemp(dir))
+		abort();
+	(void)snprintf(path, sizeof(path), "%s/history.db", dir);
+	h = fill();
+	test_top_compares(h);
+	test_labels_compare(h);
+	history_close(h);
+	for (int i = 0; i < 3; i++) {
+		char file[96];
+
+		(void)snprintf(file, sizeof(file), "%s%s", path,
+			       (const char *const[]){ "", "-wal", "-shm" }[i]);
+		(void)unlink(file);
+	}
+	(void)rmdir(dir);
+	return check_done();
+}
