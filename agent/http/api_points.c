@@ -2,7 +2,9 @@
 #include "agent/http/api_internal.h"
 
 #include "agent/array.h"
+#include "agent/cli/selection.h"
 #include "agent/export/json.h"
+#include "agent/history/matching.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,6 +30,9 @@ struct points {
 	struct api_range range;
 	const char *key; /* whose values are told apart; NULL: none */
 	bool by_pid, by_tid;
+	struct selection *focus; /* NULL: stacks need no function */
+	char *focus_text;
+	struct matching matching;
 	struct strings texts;
 	const char **values; /* by number */
 	size_t n_values, room_values;
@@ -43,6 +48,11 @@ static void points_fini(struct points *p)
 	free(p->values);
 	free(p->of);
 	uw_hash_fini(&p->by_value);
+	matching_fini(&p->matching);
+	if (p->focus)
+		selection_fini(p->focus);
+	free(p->focus);
+	free(p->focus_text);
 }
 
 /* Return whether value is one of the comma-separated words. */
@@ -61,6 +71,16 @@ static bool has_word(const char *words, const char *value)
 	}
 }
 
+/* Write the value of a label; a stack that ended at its root has no label stop. */
+static int read_label(struct points *p, uint64_t labels, const char *key, char value[LABEL_MAX])
+{
+	int err = history_label(p->api->history, labels, key, value, LABEL_MAX);
+
+	if (!err && !*value && !strcmp(key, "stop"))
+		(void)snprintf(value, LABEL_MAX, "root");
+	return err;
+}
+
 /* Return whether the labels with that id fulfil all conditions, but those on pid and tid. */
 static int are_wanted(struct points *p, uint64_t labels, bool *out)
 {
@@ -73,7 +93,7 @@ static int are_wanted(struct points *p, uint64_t labels, bool *out)
 
 		if (!api_is_label(a) || !strcmp(a->key, "pid") || !strcmp(a->key, "tid"))
 			continue;
-		err = history_label(p->api->history, labels, a->key, value, sizeof(value));
+		err = read_label(p, labels, a->key, value);
 		*out = has_word(a->value, value);
 	}
 	return err;
@@ -133,8 +153,7 @@ static int classify(struct points *p, const struct history_point *point, uint32_
 
 		err = are_wanted(p, point->labels, &wanted);
 		if (!err && wanted && p->key) {
-			err = history_label(p->api->history, point->labels, p->key, value,
-					    sizeof(value));
+			err = read_label(p, point->labels, p->key, value);
 			if (!err)
 				err = number_value(p, value, &number);
 		}
@@ -144,6 +163,11 @@ static int classify(struct points *p, const struct history_point *point, uint32_
 	}
 	if (p->of[point->labels] == NONE)
 		return 0;
+	if (p->focus) {
+		err = matching_node(&p->matching, point->node, &wanted);
+		if (err || !wanted)
+			return err;
+	}
 	*out = p->of[point->labels] - 1;
 	if (!p->by_pid && !p->by_tid)
 		return 0;
@@ -155,10 +179,20 @@ static int classify(struct points *p, const struct history_point *point, uint32_
 static int points_init(struct points *p, struct api *api, const struct http_request *r,
 		       struct http_reply *reply, const char *key)
 {
+	const char *focus = http_argument(r, "focus");
+
 	*p = (struct points){ .api = api, .r = r };
 	p->by_pid = key && !strcmp(key, "pid");
 	p->by_tid = key && !strcmp(key, "tid");
 	p->key = p->by_pid || p->by_tid ? NULL : key;
+	if (focus &&
+	    (!(p->focus = calloc(1, sizeof(*p->focus))) || !(p->focus_text = strdup(focus))))
+		return http_fail(reply, 503, "there is no memory");
+	if (focus && selection_focus(p->focus, "focus", p->focus_text))
+		return http_fail(reply, 400, "focus: '%.100s' is no valid condition", focus);
+	if (focus)
+		p->matching = (struct matching){ .history = api->history,
+						 .regex = &p->focus->regexes[0].regex };
 	return api_range(r, reply, &p->range);
 }
 
@@ -283,6 +317,8 @@ static int put_lines(struct timeline *t, size_t n, FILE *out)
 			lines[i].total = stacks_sum(lines[i].total, t->cells[i * t->n_steps + j]);
 	}
 	qsort(lines, n_lines, sizeof(*lines), compare_lines);
+	while (n_lines && !lines[n_lines - 1].total)
+		n_lines--; /* none of its stacks has the function */
 	(void)fputs("\"series\":[", out);
 	for (size_t i = 0; i < n_lines; i++) {
 		const int64_t *row = t->cells + lines[i].number * t->n_steps;

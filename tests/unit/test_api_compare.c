@@ -1,5 +1,6 @@
 /*
- * tests/unit/test_api_compare.c: tests requests that compare two times or two labels.
+ * tests/unit/test_api_compare.c: tests requests that compare two times or two labels, and when a
+ * function ran.
  */
 #include "agent/http/api.h"
 
@@ -179,6 +180,34 @@ static void test_labels_compare(struct history *h)
 	check_has(h, "/api/v1/top?" FIRST "&b%d=1", 400, "there is no argument", "no argument");
 }
 
+static void test_timeline_of_a_function(struct history *h)
+{
+	const char *all = "from=@1700000000&to=@1700000020&step=10000";
+	char url[256];
+
+	(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=^work$&by=comm", all);
+	check_has(h, url, 200, "{\"value\":\"a\",\"values\":[10000000000,0]}", "when a works");
+	check_has(h, url, 200, "{\"value\":\"b\",\"values\":[0,6000000000]}", "when b works");
+	(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=main", all);
+	check_has(h, url, 200, "[10000000000,10000000000]", "a caller is found in all stacks");
+	(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=absent&by=comm", all);
+	check_has(h, url, 200, "\"series\":[\n]}", "a function that never ran");
+	(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=(", all);
+	check_has(h, url, 400, "focus: '(' is no valid condition", "no regular expression");
+	check_has(h, "/api/v1/labels?key=comm&focus=rest&" SECOND_TEN, 200,
+		  "{\"value\":\"a\",\"samples\":4,\"sum\":4000000000}", "labels of a function");
+	check_has(h, "/api/v1/heatmap?focus=rest&step=1000&rows=1&" SECOND_TEN, 200,
+		  "[1000000000],\n[1000000000],\n[1000000000],\n[1000000000],\n[0]",
+		  "the heat map of a function");
+}
+
+static void test_whole_stacks_are_found(struct history *h)
+{
+	check_has(h, "/api/v1/timeline?" FIRST "&step=10000&by=stop&stop=root", 200,
+		  "{\"value\":\"root\",\"values\":[10000000000]}",
+		  "a stack without the label ended at its root");
+}
+
 int main(void)
 {
 	struct history *h;
@@ -189,6 +218,8 @@ int main(void)
 	h = fill();
 	test_top_compares(h);
 	test_labels_compare(h);
+	test_timeline_of_a_function(h);
+	test_whole_stacks_are_found(h);
 	history_close(h);
 	for (int i = 0; i < 3; i++) {
 		char file[96];
