@@ -224,7 +224,7 @@ $(eval $(call npm-fetch,$(PAGE),$(BUILD)/npm/page))
 $(eval $(call npm-fetch,tests/npm,$(BUILD)/npm/tests))
 
 # The page around a flame graph's data, in pieces: libraries, script and style, and their licences.
-$(PAGE_H) $(BUILD)/page-licences.txt &: $(PAGE)/build.mjs $(PAGE)/page.html $(PAGE)/page.css $(PAGE)/model.js $(PAGE)/page.js $(BUILD)/npm/page/fetched
+$(PAGE_H) $(BUILD)/page-licences.txt &: $(wildcard $(PAGE)/*.mjs $(PAGE)/*.html $(PAGE)/*.css $(PAGE)/*.js) $(BUILD)/npm/page/fetched
 	@mkdir -p $(@D)
 	$(call say,PAGE,$(PAGE_H))node $(PAGE)/build.mjs $(PAGE) $(BUILD)/npm/page/node_modules $(PAGE_H) $(BUILD)/page-licences.txt
 

@@ -327,6 +327,52 @@ def test_table(b):
     check(near(named(b, "all")["width"], 1200 - 32), "the graph takes the table's room again")
 
 
+def test_around(b):
+    """Test the callers and callees of one function, which are two graphs with the function between them."""
+    whole = named(b, "all")["width"]
+    press(b, "table")
+    b.eval("[...document.querySelectorAll('#table-rows button')].find(e => e.getAttribute('aria-label') === 'Callers and callees of work').click()")
+    inside = lambda chart: {f["text"]: round(f["width"] / whole, 1) for f in b.eval(FRAMES.replace("document.", f"document.getElementById('{chart}').", 1))}
+    total = b.eval("document.getElementById('charts').clientWidth") / whole
+    wide = lambda samples: round(total * samples / 65, 1)
+    # work is in 65 samples: main called it in 40, and 25 stacks are cut above it.
+    equal(inside("chart"), {"work": wide(65), "sort_all": wide(55)}, "what work calls")
+    callers = inside("chart-callers")
+    equal([callers.get(text) for text in ("work", "main", "⊘ truncated")], [wide(65), wide(40), wide(25)], "who calls work")
+    y = b.eval("['chart-callers', 'chart'].map(id => document.getElementById(id).getBoundingClientRect().y)")
+    check(y[0] < y[1], "the callers are above")
+    check(b.eval("document.getElementById('callers').disabled"), "the graph is not inverted twice")
+    check("callers and callees of work" in text_of(b, "filters"), text_of(b, "filters"))
+    check("65 samples" in text_of(b, "detail"), f"of the function: {text_of(b, 'detail')}")
+    link = b.eval("location.href")
+    check("of=work" in link and "in=app" in link, link)
+    b.eval("document.querySelector('#filters button').click()")
+    equal(b.eval("document.getElementById('chart-callers').hidden"), True, "and back")
+    equal(len(frames(b)), 14, "all frames")
+    press(b, "table")
+    b("Page.navigate", url=link)
+    settle(b)
+    equal(inside("chart"), {"work": wide(65), "sort_all": wide(55)}, "a link shows it again")
+    b.eval("document.querySelector('#filters button').click()")
+    press(b, "table")
+
+
+def test_linked(b):
+    """Test that the row and the frames of a function show each other."""
+    press(b, "table")
+    linked = lambda: (b.eval("[...document.querySelectorAll('g.frame[data-linked] foreignObject div')].map(e => e.textContent)"),
+                      b.eval("[...document.querySelectorAll('#table-rows tr[data-linked]')].map(e => e.querySelector('button').textContent)"))
+    f = named(b, "inlined_in")
+    b.mouse("mouseMoved", f["x"] + 20, f["y"] + 5)
+    equal(linked(), (["inlined_in"], ["inlined_in"]), "a frame shows its row")
+    row = b.eval("(r => [r.x, r.y])([...document.querySelectorAll('#table-rows tr')].find(r => r.textContent.includes('sort_all')).getBoundingClientRect())")
+    b.mouse("mouseMoved", row[0] + 20, row[1] + 5)
+    equal(linked(), (["sort_all", "sort_all"], ["sort_all"]), "a row shows its frames")
+    b.mouse("mouseMoved", 2, 2)
+    equal(linked(), ([], []), "nothing is left")
+    press(b, "table")
+
+
 def test_filters(b):
     set_to(b, "search", '"malloc"')
     press(b, "without")
@@ -548,6 +594,8 @@ def main():
         test_keyboard(b)
         test_callers(b)
         test_table(b)
+        test_around(b)
+        test_linked(b)
         test_filters(b)
         test_dark(b)
         test_colours(b)

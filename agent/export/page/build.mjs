@@ -1,7 +1,7 @@
-// agent/export/page/build.mjs: combines page.html, page.css, model.js, page.js and the libraries into
+// agent/export/page/build.mjs: combines page.html, the styles, model.js, page.js and the libraries into
 // three pieces of text, between which every page has its title and its profile.
 //   usage: node build.mjs PAGE-DIRECTORY NODE_MODULES PARTS.H LICENCES.TXT
-import { createHash } from "node:crypto";
+import { escape, fail, fill, hash, literal, unclosed } from "./embed.mjs";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import vm from "node:vm";
@@ -34,11 +34,6 @@ const libraries = [
 	};
 });
 
-const fail = text => {
-	console.error(`${directory}: ${text}`);
-	process.exit(1);
-};
-
 // Return the licence texts.  Each text is printed once, after the names and copyright lines of all
 // libraries that have this licence.
 function licences() {
@@ -66,17 +61,10 @@ function stylesAdded(code) {
 	return styles;
 }
 
-const hash = text => `'sha256-${createHash("sha256").update(text, "utf8").digest("base64")}'`;
-const escape = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-
 const code = libraries.map(l => l.code.replace(/^\/\/# sourceMappingURL=.*$/m, "")).join("\n;\n");
 const scripts = { libraries: code, model: own("model.js"), script: own("page.js") };
-const style = own("page.css");
-for (const text of Object.values(scripts))
-	if (/<\/script|<!--/i.test(text))
-		fail("a script ends its own element");
-if (/<\/style/i.test(style))
-	fail("the style ends its own element");
+const style = own("theme.css") + own("page.css");
+unclosed(Object.values(scripts), style);
 
 const licenceText = licences();
 const filled = {
@@ -87,20 +75,10 @@ const filled = {
 	licences: escape(licenceText),
 	libraries_named: escape(libraries.filter(l => l.name === "d3-flame-graph").map(l => `${l.name} ${l.version}`).join("")),
 };
-const parts = own("page.html")
-	.replace(/\{\{([\w-]+)\}\}/g, (whole, name) => (name in filled ? filled[name] : whole))
-	.split(/\{\{(?:title|profile)\}\}/);
+const parts = fill(own("page.html"), filled).split(/\{\{(?:title|profile)\}\}/);
 if (parts.length !== 3)
 	fail("page.html must have {{title}} and {{profile}}, in this order");
 
-// Return a C string, one literal for each line of the page.  Escapes are octal, because these end after
-// three digits.
-const literal = text =>
-	[...Buffer.from(text, "utf8").toString("latin1").matchAll(/[^\n]*\n|[^\n]+$/g)]
-		.map(([line]) =>
-			line.replace(/[^ -~]|["\\?]/g, c => `\\${c.charCodeAt(0).toString(8).padStart(3, "0")}`))
-		.map(line => `"${line}"`)
-		.join("\n\t");
 writeFileSync(partsFile, `/* Written by agent/export/page/build.mjs: the page before its title, before its profile, and its end. */
 static const char page_start[] =\n\t${literal(parts[0])};
 static const char page_middle[] =\n\t${literal(parts[1])};

@@ -56,37 +56,95 @@ const Model = (() => {
 	// Return whether samples end in node i.
 	const ends = i => P.types.some(type => type.now[i] > 0 || (diff && type.base[i] > 0));
 
+	// Begin a tree with this frame as its root.  child(to, f) returns the child of node `to` with frame f, which is
+	// made if necessary; -1: there are too many.
+	function grow(rootFrame) {
+		const children = new Map(), parent = [-1], frame = [rootFrame], frames = P.frames.length / 5;
+		function child(to, f) {
+			const key = to * frames + f;
+			let node = children.get(key);
+			if (node === undefined) {
+				if (parent.length >= INVERSE_MAX)
+					return -1;
+				node = parent.length;
+				children.set(key, node);
+				parent.push(to);
+				frame.push(f);
+			}
+			return node;
+		}
+		return { parent, frame, child };
+	}
+
 	// Build the tree from the functions in which samples ended to their callers.  at[d] is the node of
 	// this tree that counts the samples which end in node d of down.
 	let inverse = null;
 	function inverted() {
 		if (inverse)
 			return inverse;
-		const children = new Map(), parent = [-1], frame = [P.frame[0]], frames = P.frames.length / 5;
-		const at = new Int32Array(n).fill(-1);
+		const tree = grow(P.frame[0]), at = new Int32Array(n).fill(-1);
 		let cut = false;
 		for (let d = 0; d < n; d++) {
 			if (!ends(d))
 				continue;
 			let to = 0;
 			for (let i = d; i > 0; i = down.parent[i]) {
-				const key = to * frames + down.frame[i];
-				let child = children.get(key);
-				if (child === undefined) {
-					if (parent.length >= INVERSE_MAX) {
-						cut = true;
-						break;
-					}
-					child = parent.length;
-					children.set(key, child);
-					parent.push(to);
-					frame.push(down.frame[i]);
+				const child = tree.child(to, down.frame[i]);
+				if (child < 0) {
+					cut = true;
+					break;
 				}
 				to = child;
 			}
 			at[d] = to;
 		}
-		// Renumber the nodes in preorder, children sorted by frame.
+		inverse = inPreorder(tree, at, cut);
+		return inverse;
+	}
+
+	// Build the two trees around a function, with the function as their root: of its callers, and of what it calls.
+	// Where the function calls itself, its outermost call counts.  parts: triples of a node, the node of down that
+	// it stands for, and the node of down with the samples for which it does.
+	let around = { of: -1 };
+	function aroundFunction(of) {
+		if (around.of === of)
+			return around;
+		const callers = grow(namedBy[of]), callees = grow(namedBy[of]);
+		const callersAt = new Int32Array(n).fill(-1), calleesAt = new Int32Array(n).fill(-1);
+		const callersParts = [], calleesParts = [];
+		let cut = false;
+		for (let d = 0; d < n; d++) {
+			const up = down.parent[d];
+			if (d && calleesAt[up] >= 0) { // below the function
+				const child = callees.child(calleesAt[up], down.frame[d]);
+				cut = cut || child < 0;
+				calleesAt[d] = child < 0 ? calleesAt[up] : child;
+				callersAt[d] = callersAt[up];
+			} else if (functionOf[down.frame[d]] === of) {
+				let to = 0;
+				callersParts.push(0, d, d);
+				for (let i = up; i > 0; i = down.parent[i]) {
+					const child = callers.child(to, down.frame[i]);
+					if (child < 0) {
+						cut = true;
+						break;
+					}
+					to = child;
+					callersParts.push(to, i, d);
+				}
+				calleesAt[d] = 0;
+				callersAt[d] = to;
+			} else {
+				continue;
+			}
+			calleesParts.push(calleesAt[d], d, d);
+		}
+		around = { of, callers: inPreorder(callers, callersAt, cut, callersParts), callees: inPreorder(callees, calleesAt, cut, calleesParts) };
+		return around;
+	}
+
+	// Finish a tree: renumber its nodes in preorder, children sorted by frame, also in at and parts.
+	function inPreorder({ parent, frame }, at, cut, parts = []) {
 		const size = parent.length, order = new Float64Array(size - 1);
 		for (let i = 1; i < size; i++)
 			order[i - 1] = frame[i] * size + i;
@@ -114,8 +172,9 @@ const Model = (() => {
 		for (let d = 0; d < n; d++)
 			if (at[d] >= 0)
 				at[d] = place[at[d]];
-		inverse = Object.assign(finish(newParent, newFrame), { at, cut });
-		return inverse;
+		for (let k = 0; k < parts.length; k += 3)
+			parts[k] = place[parts[k]];
+		return Object.assign(finish(newParent, newFrame), { at, cut, parts });
 	}
 
 	// ---- search ------------------------------------------------------------------
@@ -199,14 +258,15 @@ const Model = (() => {
 		return part;
 	}
 
-	// Return the tree that the page shows, with the values of the samples in keep.
-	function view(type, callers, keep) {
-		const tree = callers ? inverted() : down;
+	// Return the tree that the page shows, with the values of the samples in keep.  of: a function, around which the
+	// tree is; -1: all samples.
+	function view(type, callers, keep, of = -1) {
+		const tree = of >= 0 ? aroundFunction(of)[callers ? "callers" : "callees"] : callers ? inverted() : down;
 		const now = new Float64Array(tree.size), base = diff ? new Float64Array(tree.size) : null;
 		const part = guessedParts(type);
 		let guessed = part;
 		for (let d = 0; d < n; d++) {
-			const i = callers ? tree.at[d] : d;
+			const i = tree.at ? tree.at[d] : d;
 			if (i < 0 || (keep && !keep[d]))
 				continue;
 			now[i] += type.now[d];
@@ -214,7 +274,17 @@ const Model = (() => {
 				base[i] += type.base[d];
 		}
 		const nowTotal = totals(now, tree.parent), baseTotal = diff ? totals(base, tree.parent) : null;
-		if (callers) {
+		if (of >= 0 && type.guessed.length) {
+			guessed = new Float64Array(tree.size);
+			const sum = d => (keep && !keep[d] ? 0 : type.now[d] + (diff ? type.base[d] : 0));
+			const weight = totals(Float64Array.from(down.frame, (f, d) => sum(d)), down.parent);
+			for (let k = 0; k < tree.parts.length; k += 3)
+				guessed[tree.parts[k]] += part[tree.parts[k + 1]] * weight[tree.parts[k + 2]];
+			for (let i = 0; i < tree.size; i++) {
+				const all = nowTotal[i] + (diff ? baseTotal[i] : 0);
+				guessed[i] = all ? Math.min(1, guessed[i] / all) : 0;
+			}
+		} else if (callers && of < 0) {
 			guessed = new Float64Array(tree.size);
 			// Walk from the node in which samples ended to the root, in both trees at once.
 			for (let d = 0; type.guessed.length && d < n; d++) {
@@ -253,6 +323,9 @@ const Model = (() => {
 		}
 	}
 
+	// Return the function of that name in that module, or -1.
+	const findFunction = (name, module) => namedBy.findIndex(f => P.strings[P.frames[f * 5]] === name && P.strings[P.frames[f * 5 + 1]] === module);
+
 	// Return the self and total values of each function.  A recursive call is counted once in the total.
 	function functions(type, keep) {
 		const { now, base, nowTotal, baseTotal } = view(type, false, keep);
@@ -278,8 +351,63 @@ const Model = (() => {
 					baseSum[f] += baseTotal[i];
 			}
 		}
-		return namedBy.map((frame, f) => ({ frame, self: self[f], total: total[f], baseSelf: baseSelf[f], baseTotal: baseSum[f] }))
+		return namedBy.map((frame, f) => ({ function: f, frame, self: self[f], total: total[f], baseSelf: baseSelf[f], baseTotal: baseSum[f] }))
 			.filter(row => row.total > 0 || row.baseTotal > 0);
+	}
+
+	// ---- places -------------------------------------------------------------------------
+
+	// A place is the way from the root to a node, as a text that has the same meaning in another profile: a hash of the
+	// names and modules on the way (FNV-1a).
+	function hashText(hash, text) {
+		for (let k = 0; k < text.length; k++)
+			hash = Math.imul(hash ^ text.charCodeAt(k), 0x01000193);
+		return Math.imul(hash ^ 0xffff, 0x01000193);
+	}
+	const step = (hash, f) => hashText(hashText(hash, P.strings[P.frames[f * 5]]), P.strings[P.frames[f * 5 + 1]]);
+	function placeOf(tree, i) {
+		const way = [];
+		for (; i > 0; i = tree.parent[i])
+			way.push(tree.frame[i]);
+		return (way.reduceRight(step, 0x811c9dc5) >>> 0).toString(16);
+	}
+	// Return the node at a place; 0: there is none.
+	function nodeAt(tree, place) {
+		const wanted = parseInt(place, 16) | 0, hash = new Int32Array(tree.size);
+		hash[0] = 0x811c9dc5;
+		for (let i = 1; i < tree.size; i++) {
+			hash[i] = step(hash[tree.parent[i]], tree.frame[i]);
+			if (hash[i] === wanted)
+				return i;
+		}
+		return 0;
+	}
+
+	// ---- where stacks ended -------------------------------------------------------------
+
+	// Return, for each stop reason and each module whose frame is the last that was found, the value of those stacks.
+	function unwound() {
+		const total = totals(P.types[0].now, down.parent), sums = new Map();
+		for (let i = 1; i < n; i++) {
+			if (kindOfFrame(down.frame[i]) !== KIND.stop)
+				continue;
+			const reason = P.strings[P.frames[down.frame[i] * 5]];
+			let left = total[i];
+			const add = (module, name, value) => {
+				const key = JSON.stringify([reason, module]);
+				if (!sums.has(key))
+					sums.set(key, { reason, module, name, value: 0 });
+				sums.get(key).value += value * P.types[0].one;
+			};
+			for (let j = i + 1; j < down.end[i]; j = down.end[j]) {
+				add(P.strings[P.frames[down.frame[j] * 5 + 1]], P.strings[P.frames[down.frame[j] * 5]], total[j]);
+				left -= total[j];
+			}
+			if (left > 0)
+				add("", "", left);
+		}
+		return { whole: total[0] * P.types[0].one, type: P.types[0].type, unit: P.types[0].unit, sentences: P.stops,
+			ends: [...sums.values()].sort((a, b) => b.value - a.value) };
 	}
 
 	// ---- names --------------------------------------------------------------------------
@@ -309,6 +437,7 @@ const Model = (() => {
 		return shortNames.get(s);
 	};
 
-	return { P, KIND, INLINED, diff, groups, selected, matching, view, functions, kindOfFrame, nameOfFrame, shortOfFrame,
+	return { P, KIND, INLINED, diff, groups, selected, matching, view, functions, findFunction, functionOf, frameOf: f => namedBy[f], placeOf, nodeAt, unwound,
+		kindOfFrame, nameOfFrame, shortOfFrame,
 		moduleOfFrame: f => P.strings[P.frames[f * 5 + 1]] };
 })();
