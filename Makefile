@@ -51,7 +51,9 @@ SKELETONS := $(BPF_C:%.bpf.c=$(GEN)/%.skel.h)
 SQL_H := $(GEN)/schema/store_sql.h $(GEN)/schema/history_sql.h
 PAGE := agent/export/page
 PAGE_H := $(GEN)/$(PAGE)/parts.h
-GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H)
+DAEMON_PAGE := agent/http/page
+DAEMON_PAGE_H := $(GEN)/$(DAEMON_PAGE)/page.h
+GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H) $(DAEMON_PAGE_H)
 
 UNWINDER_C := $(wildcard base/*.c unwinder/*/*.c)
 AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c agent/*/*/*.c))
@@ -227,6 +229,11 @@ $(eval $(call npm-fetch,tests/npm,$(BUILD)/npm/tests))
 $(PAGE_H) $(BUILD)/page-licences.txt &: $(wildcard $(PAGE)/*.mjs $(PAGE)/*.html $(PAGE)/*.css $(PAGE)/*.js) $(BUILD)/npm/page/fetched
 	@mkdir -p $(@D)
 	$(call say,PAGE,$(PAGE_H))node $(PAGE)/build.mjs $(PAGE) $(BUILD)/npm/page/node_modules $(PAGE_H) $(BUILD)/page-licences.txt
+
+# The daemon's page, which shows flame graphs in a frame, and its content security policy.
+$(DAEMON_PAGE_H): $(wildcard $(DAEMON_PAGE)/*.*) $(PAGE)/embed.mjs $(PAGE)/theme.css
+	@mkdir -p $(@D)
+	$(call say,PAGE,$@)node $(DAEMON_PAGE)/build.mjs $(DAEMON_PAGE) $(PAGE)/theme.css $@
 
 BPF_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
 $(BUILD)/%.bpf.o: %.bpf.c

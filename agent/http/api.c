@@ -455,6 +455,7 @@ static const struct {
 	const char *method, *path;
 	void (*answer)(struct api *api, const struct http_request *r, struct http_reply *reply);
 } routes[] = {
+	{ "GET", "/", api_page },
 	{ "GET", "/debug/pprof/profile", get_profile },
 	{ "GET", "/api/v1/profile", get_profile },
 	{ "GET", "/api/v1/flamegraph", get_flamegraph },

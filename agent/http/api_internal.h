@@ -33,6 +33,9 @@ bool api_is_label(const struct http_argument *argument);
 int api_load(struct api *api, const struct http_request *r, struct http_reply *reply, bool labels,
 	     bool times, struct api_profile *out);
 
+/* api_page.c: the page for browsers. */
+void api_page(struct api *api, const struct http_request *r, struct http_reply *reply);
+
 /* api_points.c: what single samples are needed for. */
 void api_labels(struct api *api, const struct http_request *r, struct http_reply *reply);
 void api_timeline(struct api *api, const struct http_request *r, struct http_reply *reply);

@@ -172,6 +172,8 @@ static enum MHD_Result reply_file(const struct serving *s, struct MHD_Connection
 		return reply_text(s, c, MHD_HTTP_SERVICE_UNAVAILABLE, "there is no memory");
 	}
 	add_headers(s, r, reply->type);
+	if (reply->policy)
+		(void)s->mhd.add_header(r, "Content-Security-Policy", reply->policy);
 	if (reply->file) {
 		(void)snprintf(disposition, sizeof(disposition), "attachment; filename=\"%s\"",
 			       reply->file);

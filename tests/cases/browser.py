@@ -1,6 +1,6 @@
 """tests/cases/browser.py: drives a headless Chromium through its debugging pipe, and writes pprof profiles.
 
-flamegraph.py and pprof_readers.py use it.
+flamegraph.py, pprof_readers.py and daemon_page.py use it.
 """
 import base64
 import fcntl
@@ -12,14 +12,17 @@ import subprocess
 import time
 
 # No services, no first-run work, no requests to a network; the sandbox needs another user than root.
-FLAGS = ["--host-resolver-rules=MAP * ~NOTFOUND"] + """--headless --no-sandbox --disable-gpu --no-first-run --disable-extensions --disable-sync
+FLAGS = """--headless --no-sandbox --disable-gpu --no-first-run --disable-extensions --disable-sync
 --disable-background-networking --disable-component-update --disable-default-apps --disable-breakpad
 --disable-dev-shm-usage --hide-scrollbars --force-device-scale-factor=1 --remote-debugging-pipe
 --no-proxy-server about:blank""".split()
 
 
 class Browser:
-    def __init__(self, folder, seconds=240):
+    def __init__(self, folder, seconds=240, server=None):
+        """server: the one address, "http://127.0.0.1:7227", that pages may come from and ask; None: only files."""
+        self.server = server
+        rules = "MAP * ~NOTFOUND" + (", EXCLUDE 127.0.0.1" if server else "")
         self.deadline = time.monotonic() + seconds
         (to_read, self.to), (self.back, back_write) = (map(self.high, os.pipe()) for _ in range(2))
 
@@ -27,7 +30,7 @@ class Browser:
         start = f'exec chromium "$@" 3<&{to_read} 4>&{back_write} {to_read}<&- {back_write}>&-'
         with open(os.path.join(folder, "chromium.log"), "wb") as log:
             self.process = subprocess.Popen(
-                ["bash", "-c", start, "bash", f"--user-data-dir={folder}/browser", *FLAGS], stdin=subprocess.DEVNULL,
+                ["bash", "-c", start, "bash", f"--user-data-dir={folder}/browser", "--host-resolver-rules=" + rules, *FLAGS], stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, pass_fds=(to_read, back_write), start_new_session=True,
                 env={**os.environ, "HOME": folder})
         os.close(to_read)
@@ -85,7 +88,7 @@ class Browser:
 
     def open(self, path):
         self.events.clear()
-        self("Page.navigate", url="file://" + os.path.abspath(path))
+        self("Page.navigate", url=self.server + path if self.server else "file://" + os.path.abspath(path))
         self.wait_for("Page.loadEventFired")
 
     def size(self, width, height):
@@ -124,7 +127,7 @@ class Browser:
             file.write(base64.b64decode(self("Page.captureScreenshot", format="png")["data"]))
 
     def complaints(self):
-        """Return what the page was refused, threw or logged, and all requests beyond its own file."""
+        """Return what the page was refused, threw or logged, and all requests beyond its own file or server."""
         self("Runtime.evaluate", expression="0")
         found = []
         for event in self.events:
@@ -133,7 +136,8 @@ class Browser:
                 found.append(json.dumps(params)[:400])
             elif event["method"] == "Network.requestWillBeSent":
                 url = params["request"]["url"]
-                if params.get("type") != "Document" and url != "data:,":
+                own = self.server and url.startswith(self.server + "/")
+                if not own and params.get("type") != "Document" and url != "data:,":
                     found.append("asks for " + url[:200])
         return found
 

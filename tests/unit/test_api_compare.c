@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_api_compare.c: tests requests that compare two times or two labels, and when a
- * function ran.
+ * tests/unit/test_api_compare.c: tests requests that compare two times or two labels, that ask when a
+ * function ran, and the page for browsers.
  */
 #include "agent/http/api.h"
 
@@ -208,6 +208,25 @@ static void test_whole_stacks_are_found(struct history *h)
 		  "a stack without the label ended at its root");
 }
 
+static void test_page(struct history *h)
+{
+	struct http_request r = { .method = "GET", .path = "/", .body = "" };
+	struct http_reply reply = { .status = 0 };
+	struct api api = { .history = h };
+	char *text = NULL;
+	size_t size;
+
+	reply.out = open_memstream(&text, &size);
+	api_answer(&api, &r, &reply);
+	(void)fclose(reply.out);
+	CHECK(reply.status == 200 && !strcmp(reply.type, "text/html; charset=utf-8"), "a page");
+	CHECK(!strncmp(text, "<!doctype html>", 15) && strstr(text, "</html>"), "it is whole");
+	CHECK(reply.policy && strstr(reply.policy, "default-src 'none'; script-src 'sha256-"),
+	      "it has a policy");
+	CHECK(!strstr(reply.policy, "unsafe") && !strchr(reply.policy, '*'), "which is strict");
+	free(text);
+}
+
 int main(void)
 {
 	struct history *h;
@@ -220,6 +239,7 @@ int main(void)
 	test_labels_compare(h);
 	test_timeline_of_a_function(h);
 	test_whole_stacks_are_found(h);
+	test_page(h);
 	history_close(h);
 	for (int i = 0; i < 3; i++) {
 		char file[96];

@@ -1,0 +1,33 @@
+// agent/http/page/build.mjs: combines page.html, the styles and the scripts into the daemon's page.
+//   usage: node build.mjs PAGE-DIRECTORY THEME.CSS PAGE.H
+import { fill, hash, literal, unclosed } from "../../export/page/embed.mjs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const [directory, theme, pageFile] = process.argv.slice(2);
+const own = name => readFileSync(join(directory, name), "utf8");
+
+// The scripts, each after those that it needs.
+const scripts = ["state.js", "show.js", "charts.js", "panels.js", "page.js"].map(own);
+const style = readFileSync(theme, "utf8") + own("page.css");
+unclosed(scripts, style);
+const page = fill(own("page.html"), { style, scripts: scripts.map(text => `<script>${text}</script>`).join("\n") });
+
+// Nothing but these scripts and this style runs, and requests go to the daemon only.
+const policy = [
+	"default-src 'none'",
+	`script-src ${scripts.map(hash).join(" ")}`,
+	`style-src ${hash(style)}`,
+	"connect-src 'self'",
+	"frame-src 'self'",
+	"img-src data:",
+	"base-uri 'none'",
+	"form-action 'none'",
+	"frame-ancestors 'none'",
+	"require-trusted-types-for 'script'",
+	"trusted-types 'none'",
+].join("; ");
+writeFileSync(pageFile, `/* Written by agent/http/page/build.mjs: the daemon's page, and its content security policy. */
+static const char daemon_page[] =\n\t${literal(page)};
+static const char daemon_page_policy[] =\n\t${literal(policy)};
+`);
