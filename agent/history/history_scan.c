@@ -41,6 +41,7 @@ static int scan_group(const struct scanning *s, struct history_group *g, uint64_
 				   .tid = g->sample->tid,
 				   .n = 1,
 				   .value = value_of(g->sample, s->type) };
+	const int64_t value = p.value;
 	uint64_t time_ns;
 	int err = 0;
 
@@ -48,9 +49,9 @@ static int scan_group(const struct scanning *s, struct history_group *g, uint64_
 		p.n = (uint64_t)value_of(g->sample, s->count_type);
 		return s->fn(s->ctx, &p);
 	}
-	p.value /= (int64_t)g->n_times;
-	while (!err && samples_time(g, &time_ns)) {
-		p.start_ns = p.end_ns = start_ns + time_ns;
+	for (uint64_t i = 0; !err && samples_time(g, &time_ns); i++) {
+		p.start_ns = p.end_ns = history_sample_time(start_ns, end_ns, time_ns);
+		p.value = history_share(value, i, i + 1, g->n_times);
 		if (p.start_ns >= s->from_ns && p.start_ns < s->to_ns)
 			err = s->fn(s->ctx, &p);
 	}

@@ -43,7 +43,7 @@ static int begin(struct matching *m, enum history_statement which, uint64_t id, 
 	*out = history_statement(m->history, which, &err);
 	if (!*out)
 		return err;
-	(void)sqlite3_bind_int64(*out, 1, (int64_t)id);
+	db_bind_numbers(*out, (const int64_t[]){ (int64_t)id, (int64_t)id }, 2);
 	err = db_step(*out);
 	if (err == 1)
 		return 0;
@@ -58,10 +58,10 @@ static int function_matches(struct matching *m, uint64_t id, bool *out)
 	int err = place(&m->functions, id, &known);
 
 	if (!err && !*known) {
-		err = begin(m, READ_FUNCTION, id, &stmt);
+		err = begin(m, READ_FUNCTIONS, id, &stmt);
 		if (err)
 			return err;
-		*known = regexec(m->regex, (const char *)sqlite3_column_text(stmt, 0), 0, NULL, 0)
+		*known = regexec(m->regex, (const char *)sqlite3_column_text(stmt, 1), 0, NULL, 0)
 				 ? MATCHING_NO
 				 : MATCHING_YES;
 		db_release(stmt);
@@ -81,11 +81,11 @@ static int frame_matches(struct matching *m, uint64_t id, bool *out)
 
 	*out = false;
 	if (!err && !*known) {
-		err = begin(m, READ_FRAME, id, &stmt);
+		err = begin(m, READ_FRAMES, id, &stmt);
 		if (err)
 			return err;
-		lines = uw_bytes_of(sqlite3_column_blob(stmt, 2),
-				    (size_t)sqlite3_column_bytes(stmt, 2));
+		lines = uw_bytes_of(sqlite3_column_blob(stmt, 3),
+				    (size_t)sqlite3_column_bytes(stmt, 3));
 		while (!err && !*out && !uw_bytes_done(&lines)) {
 			uint64_t function = uw_bytes_uleb(&lines);
 
@@ -105,12 +105,12 @@ static int read_node(struct matching *m, uint64_t node, uint64_t *caller, bool *
 {
 	sqlite3_stmt *stmt;
 	uint64_t frame;
-	int err = begin(m, READ_NODE, node, &stmt);
+	int err = begin(m, READ_NODES, node, &stmt);
 
 	if (err)
 		return err;
-	*caller = (uint64_t)sqlite3_column_int64(stmt, 0);
-	frame = (uint64_t)sqlite3_column_int64(stmt, 1);
+	*caller = (uint64_t)sqlite3_column_int64(stmt, 1);
+	frame = (uint64_t)sqlite3_column_int64(stmt, 2);
 	db_release(stmt);
 	/* A caller's id is lower, so that a walk ends even if the database is damaged. */
 	return *caller < node ? frame_matches(m, frame, out) : -EBADMSG;
