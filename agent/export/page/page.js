@@ -772,7 +772,7 @@
 			around.setAttribute("aria-label", `Callers and callees of ${name}`);
 			around.className = "around";
 			around.addEventListener("click", () => showAround(row.function));
-			cell(element, "", "name").append(button, " ", where, " ", around);
+			cell(element, "", "name").append(around, button, " ", where);
 			rowOf.set(row.function, element);
 			for (const enters of ["mouseenter", "focusin"])
 				element.addEventListener(enters, () => link(row.function));

@@ -130,12 +130,13 @@ const Charts = (() => {
 		canvas.style.width = `${width()}px`;
 		drawAxis(svg, HEAT, HEAT - BOTTOM);
 		if (heat && heat.columns.length) {
-			const most = heat.columns.reduce((m, one) => one.reduce((a, b) => (b > a ? b : a), m), 0);
+			const sorted = Float64Array.from(heat.columns.flat().filter(v => v > 0)).sort(), largest = sorted[sorted.length - 1] || 1;
+			const most = sorted[Math.floor(sorted.length * 0.995)] || largest; // a few large cells do not make all others pale
 			const cells = element("canvas", { width: heat.columns.length, height: heat.rows }), of = gradient();
 			const image = new ImageData(heat.columns.length, heat.rows);
 			heat.columns.forEach((values, c) => values.forEach((v, r) => {
 				if (v > 0)
-					image.data.set([...of(v / most), 255], ((heat.rows - 1 - r) * heat.columns.length + c) * 4);
+					image.data.set([...of(Math.min(1, v / most)), 255], ((heat.rows - 1 - r) * heat.columns.length + c) * 4);
 			}));
 			cells.getContext("2d").putImageData(image, 0, 0);
 			const g = canvas.getContext("2d");
@@ -148,20 +149,20 @@ const Charts = (() => {
 			for (const part of [0, 0.5, 1])
 				svg.append(element("svg:text", { x: LEFT - 6, y: Math.min(HEAT - BOTTOM, Math.max(12, yOfRow(part * heat.rows) + 4)), "text-anchor": "end" },
 					part ? Show.length(part * column()) : "0"));
-			drawKey(most, of);
+			drawKey(most, largest, of);
 			$("heat-scale").textContent = column() === 1 ? "Parts of a second by second" : `Parts of ${Show.length(column())} by time`;
 		}
 		svg.append(element("svg:g", { class: "over" }));
 		box.replaceChildren(canvas, svg);
 		drawOver();
 	}
-	function drawKey(most, of) {
+	function drawKey(most, largest, of) {
 		const bar = element("canvas", { width: 60, height: 1, class: "key", "aria-hidden": "true" }), image = new ImageData(60, 1);
 		for (let k = 0; k < 60; k++)
 			image.data.set([...of(k / 59), 255], k * 4);
 		bar.getContext("2d").putImageData(image, 0, 0);
 		const merged = heat.samples_without_time;
-		$("heat-key").replaceChildren(`one cell: ${Show.length(row())} · 0 `, bar, ` ${Show.few(Show.rate(most, row(), heat))} ${Show.rateUnit(heat)}`,
+		$("heat-key").replaceChildren(`one cell: ${Show.length(row())} · 0 `, bar, ` ${Show.few(Show.rate(most, row(), heat))}${largest > most ? " and more" : ""} ${Show.rateUnit(heat)}`,
 			merged ? ` · ${Show.counted(merged, "sample", "samples")} of older windows have no exact time and are not in the map` : "");
 	}
 

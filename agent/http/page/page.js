@@ -56,6 +56,8 @@
 					s.mark ? load("mark", "/api/v1/timeline", marked) : null]);
 				Charts.setTimeline(data, mark);
 				drawLegend(data, mark);
+				if (data.series.length)
+					problem("ready", "");
 				root.dataset.timeline = all;
 			});
 		const heat = State.query(aligned(shown, column), { step: column * 1000, rows: Charts.rowsFor(column) });
