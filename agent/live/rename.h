@@ -1,6 +1,7 @@
 /*
  * agent/live/rename.h: holds the last name that a thread got. A thread can rename itself a million
- * times a second, so of the names that it gets within a millisecond only the last one counts.
+ * times a second, so of the names that it gets within 20 us only the last one counts. (Who does
+ * something under a name that is to be seen takes longer: taking a sample alone takes some us.)
  */
 #ifndef AGENT_LIVE_RENAME_H
 #define AGENT_LIVE_RENAME_H
@@ -9,7 +10,7 @@
 
 #include <stdbool.h>
 
-#define LIVE_RENAME_NS UINT64_C(1000000)
+#define LIVE_RENAME_NS UINT64_C(20000)
 
 struct live_rename { /* all zero: no name is held */
 	bool held;

@@ -18,7 +18,7 @@ static bool is(const struct event *event, uint32_t tid, uint64_t time_ns, const 
 	       event->time_ns == time_ns && !strcmp(event->comm.comm, comm);
 }
 
-static void test_the_last_name_of_a_millisecond_counts(void)
+static void test_the_last_name_counts(void)
 {
 	struct live_rename rename = { 0 };
 	char comm[] = "one";
@@ -56,7 +56,7 @@ static void test_other_events_do_not_replace_a_name(void)
 
 int main(void)
 {
-	test_the_last_name_of_a_millisecond_counts();
+	test_the_last_name_counts();
 	test_other_events_do_not_replace_a_name();
 	return check_done();
 }
