@@ -14,9 +14,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { BACKLOG = 128 };
+enum { BACKLOG = 128, TURNS = 50, TURN_NS = 100000000 };
 
 /* Listen on a bound socket. Return 0, or a negative code after closing and reporting it. */
 static int begin(struct server *s, const char *address, const struct server_socket *new)
@@ -62,12 +63,19 @@ static int remove_old(const struct sockaddr_un *at)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -EEXIST;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	if (!connect(fd, (const struct sockaddr *)at, sizeof(*at)))
-		err = -EADDRINUSE;
-	(void)close(fd);
+	/* The processes of a daemon that was killed end a moment later. */
+	for (int i = 0; i < TURNS; i++) {
+		const struct timespec pause = { .tv_nsec = TURN_NS };
+
+		fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			return -errno;
+		err = connect(fd, (const struct sockaddr *)at, sizeof(*at)) ? 0 : -EADDRINUSE;
+		(void)close(fd);
+		if (!err)
+			break;
+		(void)nanosleep(&pause, NULL);
+	}
 	return err ? err : unlink(at->sun_path) ? -errno : 0;
 }
 
