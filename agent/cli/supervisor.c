@@ -90,6 +90,7 @@ struct supervisor {
 	struct output outputs[OUTPUTS_MAX]; /* which the worker writes; fd -1: not in use */
 	struct sigaction
 		before[N_PASSED]; /* what the signals that are passed on did at the start */
+	sigset_t signals;	  /* blocked ones, for a new worker */
 	int standard;		  /* standard output, for the next worker; -1: it is closed */
 	off_t input_at;		  /* where standard input began; -1: it cannot be read again */
 	bool done;		  /* the result is complete */
@@ -97,21 +98,36 @@ struct supervisor {
 };
 
 static volatile pid_t current_worker;
-static volatile sig_atomic_t end_asked;	   /* by a signal */
+static volatile sig_atomic_t end_asked;	   /* the signal that did, or 0 */
 static volatile sig_atomic_t reload_asked; /* by SIGHUP, for a service */
 static volatile sig_atomic_t reloading;	   /* the worker was asked to end for that */
 static int n_workers;			   /* that there were before the current one */
 
 /*
+ * Once the end is asked for, SIGALRM comes every second: a wait of the supervisor itself, for a pipe
+ * that nobody opens, ends with EINTR, even if it began only after the signal.
+ */
+static void interrupt_again(int number)
+{
+	(void)number;
+	(void)alarm(1);
+}
+
+static void ask_for_end(int number)
+{
+	end_asked = number;
+	(void)alarm(1);
+}
+
+/*
  * The worker decides what a key on the terminal does, which reaches all processes; a signal that was
- * sent to the supervisor by a process is passed on. A wait of the supervisor itself, for a pipe that
- * nobody opens, ends with EINTR.
+ * sent to the supervisor by a process is passed on.
  */
 static void pass_on(int number, siginfo_t *info, void *context)
 {
 	(void)context;
 	if (number != SIGTSTP)
-		end_asked = 1;
+		ask_for_end(number);
 	/* A worker that ends already would take a second signal as a wish to lose its results. */
 	if (current_worker > 0 && info->si_code != SI_KERNEL && !reloading)
 		(void)kill(current_worker, number);
@@ -126,7 +142,7 @@ static void hang_up(int number, siginfo_t *info, void *context)
 		reload_asked = 1;
 		return;
 	}
-	end_asked = 1;
+	ask_for_end(SIGTERM);
 	if (current_worker > 0 && !reloading)
 		(void)kill(current_worker, SIGTERM);
 }
@@ -654,6 +670,7 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 	/* Only the supervisor decides what SIGHUP means for a service. */
 	if (s->given->service)
 		(void)signal(SIGHUP, SIG_IGN);
+	(void)sigprocmask(SIG_SETMASK, &s->signals, NULL);
 	leave_stops();
 	(void)close(ends[1]);
 	if (s->live)
@@ -680,6 +697,34 @@ static int fork_role(pid_t *pid)
 {
 	*pid = fork();
 	return *pid < 0 ? -errno : !*pid;
+}
+
+/*
+ * Fork the worker and make it current. Signals that are passed on wait meanwhile in both processes,
+ * so that each is for the worker, too. One that came earlier is passed on now. The worker unblocks
+ * them when it is ready (be_worker).
+ */
+static int fork_worker(struct supervisor *s)
+{
+	sigset_t blocked, before;
+	int rc;
+
+	(void)sigemptyset(&blocked);
+	for (size_t i = 0; i < N_PASSED; i++)
+		(void)sigaddset(&blocked, passed[i]);
+	(void)sigprocmask(SIG_BLOCK, &blocked, &before);
+	rc = fork_role(&s->worker);
+	if (rc == 1) {
+		s->signals = before;
+		return rc;
+	}
+	if (!rc) {
+		current_worker = s->worker;
+		if (end_asked)
+			(void)kill(s->worker, end_asked);
+	}
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	return rc;
 }
 
 /* The process that serves others. It ends with the supervisor. */
@@ -758,7 +803,7 @@ static int fork_roles(struct supervisor *s)
 	if (!rc && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		rc = -errno;
 	if (!rc)
-		rc = fork_role(&s->worker);
+		rc = fork_worker(s);
 	if (rc == 1) {
 		be_worker(s, channels, ends);
 		return 1;
@@ -769,8 +814,6 @@ static int fork_roles(struct supervisor *s)
 	s->socket = ends[1];
 	if (rc && s->opener > 0)
 		(void)kill(s->opener, SIGKILL);
-	else
-		current_worker = s->worker;
 	return rc;
 }
 
@@ -1006,6 +1049,8 @@ int supervisor_start(const struct supervision *given)
 		/* Nothing may be written twice. */
 		(void)fflush(stdout);
 		(void)fflush(stderr);
+		(void)sigaction(SIGALRM, &(struct sigaction){ .sa_handler = interrupt_again },
+				NULL);
 		for (size_t i = 0; i < N_PASSED; i++)
 			take_signal(passed[i], &s.before[i], given);
 		if (given->service)

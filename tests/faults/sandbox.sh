@@ -295,6 +295,12 @@ os.execv(sys.argv[1], sys.argv[1:])' "$offwind" unwind "$dir/fifo" -o "$dir/y2.p
 		kill -0 "$child" 2>/dev/null && fail "SIG$signal: process $child is left"
 	done
 done
+# A signal that comes just before the supervisor opens a pipe is not lost.
+LD_PRELOAD=$dir/hostile.so HOSTILE=signal:$dir/fifo python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$offwind" unwind "$dir/fifo" -o "$dir/y2.pb.gz"
+rc=$?
+[ $rc = 130 ] || fail "SIGINT before a pipe is opened: exit $rc"
 # Without the sandbox everything is in one process, and the result is the same.
 OFFWIND_SANDBOX=off "$offwind" unwind -q --no-cache "$dir/x.owc" -f text >"$dir/one" &&
 	"$offwind" unwind -q --no-cache "$dir/x.owc" -f text >"$dir/two" && cmp "$dir/one" "$dir/two" || fail "the results differ"

@@ -6,6 +6,9 @@
  *   HOSTILE=crash:INODE die of SIGSEGV if the file has this inode and is not only hashed
  *   HOSTILE=hang:INODE  stop if the file has this inode, the first time among all processes
  *   HOSTILE=stop        stop the worker (SIGSTOP), so that /proc/PID can be looked at
+ *
+ * Not of a worker, but of the supervisor:
+ *   HOSTILE=signal:PATH SIGINT comes just before this file is opened
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -206,4 +209,36 @@ void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t off)
 void *mmap64(void *at, size_t size, int protection, int flags, int fd, off_t off)
 {
 	return mmap(at, size, protection, flags, fd, off);
+}
+
+/* The handler runs before raise(3) returns, as if the signal had come by itself. */
+static void interrupt(const char *path)
+{
+	const char *what = getenv("HOSTILE");
+
+	if (what && !strncmp(what, "signal:", 7) && !strcmp(what + 7, path))
+		(void)raise(SIGINT);
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list rest;
+	mode_t mode;
+
+	va_start(rest, flags);
+	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+	va_end(rest);
+	interrupt(path);
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+	va_list rest;
+	mode_t mode;
+
+	va_start(rest, flags);
+	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+	va_end(rest);
+	return open(path, flags, mode);
 }
