@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # Tests the include check: one bad include for each directory and for each way of writing it, in a
-# copy of the tree, must fail and be named.
+# tree that is empty else, must fail and be named.
 set -u
 tree=$(mktemp -d) || exit 1
 trap 'rm -rf "$tree"' EXIT
 failures=0 cases=0
-for folder in schema bpf base unwinder symbolizer proto compat agent; do
-	mkdir -p "$tree/$folder"
-	[ ! -d "$folder" ] || (find "$folder" -name '*.[ch]' -print0 | xargs -0r cp --parents -t "$tree")
-done
 
 expect() { # pass|fail FILE LINE
 	cases=$((cases + 1))
@@ -23,7 +19,7 @@ expect() { # pass|fail FILE LINE
 	rm -f "$tree/$2"
 }
 
-tests/check_includes.sh "$tree" || { echo "the tree itself fails"; exit 1; }
+tests/check_includes.sh "$tree" || { echo "an empty tree fails"; exit 1; }
 
 expect fail schema/probe.h '#include <stdint.h>'
 expect fail schema/probe.h '#include "unwinder/unwinder.h"'
