@@ -1,18 +1,26 @@
-/* agent/ending.c: the remaining time, as one atomic number. */
+/* agent/ending.c: the remaining time, as two atomic numbers. */
 #include "agent/ending.h"
+
+#include "agent/clock.h"
 
 #include <stdatomic.h>
 
-/* nanoseconds; UINT64_MAX: the end has not begun */
-static _Atomic uint64_t left = UINT64_MAX;
+/* ns of CPU time, and CLOCK_MONOTONIC; UINT64_MAX: the end has not begun */
+static _Atomic uint64_t left = UINT64_MAX, until = UINT64_MAX;
 
-/* Lock-free, because a signal handler calls this function. */
+/* Lock-free, because a signal handler calls ending_begin. */
+static void lower(_Atomic uint64_t *number, uint64_t to)
+{
+	uint64_t was = atomic_load(number);
+
+	while (to < was && !atomic_compare_exchange_weak(number, &was, to))
+		;
+}
+
 void ending_begin(uint64_t left_ns)
 {
-	uint64_t was = atomic_load(&left);
-
-	while (left_ns < was && !atomic_compare_exchange_weak(&left, &was, left_ns))
-		;
+	lower(&until, now_ns() + ENDING_STRETCH * left_ns);
+	lower(&left, left_ns);
 }
 
 void ending_spend(uint64_t used_ns)
@@ -28,7 +36,13 @@ void ending_spend(uint64_t used_ns)
 
 uint64_t ending_left(void)
 {
-	return atomic_load(&left);
+	uint64_t cpu = atomic_load(&left), end = atomic_load(&until), now;
+
+	if (cpu == UINT64_MAX)
+		return cpu;
+	now = now_ns();
+	end = now < end ? (end - now) / ENDING_STRETCH : 0;
+	return end < cpu ? end : cpu;
 }
 
 bool ending_over(void)

@@ -3,7 +3,6 @@
 
 #include "agent/clock.h"
 #include "agent/ending.h"
-#include "agent/role/files.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
@@ -21,8 +20,6 @@
 #define LOOK_NS	   (20 * MS) /* between two checks of the time used */
 #define LEFT_MAX   16	     /* abandoned threads; each holds a stack and what it reads */
 #define STACK_SIZE ((size_t)1 << 20)
-/* The longest wait by the clock, however busy the machine is: so many times the limit. */
-#define STRETCH 8
 
 /*
  * Shared by the thread and its caller; whichever ends last frees it. done is set, under the lock,
@@ -33,6 +30,7 @@ struct shared {
 	pthread_cond_t done_cond;
 	struct errand errand;
 	bool done;
+	uint64_t used_ns; /* CPU time of the thread, once it is done */
 	/* the caller has given up; set once, under the lock */
 	atomic_bool left;
 	/* the thread's id; 0: it has not started yet */
@@ -71,6 +69,7 @@ static void *run(void *ctx)
 	s->errand.run(s->errand.ctx);
 	(void)pthread_mutex_lock(&s->lock);
 	s->done = true;
+	s->used_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	left = atomic_load(&s->left);
 	(void)pthread_cond_signal(&s->done_cond);
 	(void)pthread_mutex_unlock(&s->lock);
@@ -83,46 +82,41 @@ static void *run(void *ctx)
 	return NULL;
 }
 
-/*
- * Wait until the thread is done or its time is up, and charge the time used to the recording's
- * end. s->lock is held.
- *
- * The time used is the time that has passed, less what the thread waited for a CPU. In the first
- * LOOK_NS the waiting is not looked up, and it counts as used: each lookup reads a file, which a
- * short errand is not worth.
- */
-static void wait_for(struct shared *s, uint64_t limit_ns)
+/* Charge the thread's CPU time to the recording's end; charged: so much of it was charged before. */
+static void charge(uint64_t used_ns, uint64_t *charged)
 {
-	uint64_t began = now_ns(), spent = 0;
+	if (used_ns <= *charged)
+		return;
+	ending_spend(used_ns - *charged);
+	*charged = used_ns;
+}
 
+/*
+ * Wait until the thread is done or its time is up, and charge its CPU time to the recording's end.
+ * s->lock is held. The clock of a thread that ends just now cannot be read; it is done then.
+ */
+static void wait_for(struct shared *s, pthread_t thread, uint64_t limit_ns)
+{
+	uint64_t began = now_ns(), charged = 0;
+	clockid_t cpu;
+
+	if (pthread_getcpuclockid(thread, &cpu))
+		cpu = CLOCK_THREAD_CPUTIME_ID;
 	while (!s->done) {
-		uint64_t now = now_ns(), wall = now - began, waited, used, left;
-		struct timespec until;
+		uint64_t now = now_ns();
+		struct timespec until, used = { 0 };
 
-		waited = wall < LOOK_NS ? 0 : files_waited_ns(atomic_load(&s->tid));
-		used = waited < wall ? wall - waited : 0;
-		/*
-		 * Charge only what was not charged yet. used can fall, when the kernel adds to the
-		 * thread's waiting time.
-		 */
-		if (used > spent) {
-			ending_spend(used - spent);
-			spent = used;
-		}
-		left = ending_left();
-		if (used >= limit_ns || !left || wall / STRETCH >= limit_ns)
+		(void)clock_gettime(cpu, &used);
+		charge((uint64_t)used.tv_sec * (1000 * MS) + (uint64_t)used.tv_nsec, &charged);
+		if (charged >= limit_ns || ending_over() ||
+		    (now - began) / ENDING_STRETCH >= limit_ns)
 			break;
 		now += LOOK_NS;
 		until = (struct timespec){ .tv_sec = (time_t)(now / (1000 * MS)),
 					   .tv_nsec = (long)(now % (1000 * MS)) };
 		(void)pthread_cond_timedwait(&s->done_cond, &s->lock, &until);
 	}
-	if (s->done) {
-		uint64_t wall = now_ns() - began;
-
-		if (wall > spent && wall < LOOK_NS)
-			ending_spend(wall - spent);
-	}
+	charge(s->used_ns, &charged);
 }
 
 /* Start the thread, with a small stack and all signals blocked. Return 0 or a negative code. */
@@ -186,7 +180,7 @@ int errand_run(const struct errand *errand, uint64_t limit_ns)
 		return -EAGAIN;
 	}
 	(void)pthread_mutex_lock(&s->lock);
-	wait_for(s, limit_ns);
+	wait_for(s, thread, limit_ns);
 	done = s->done;
 	atomic_store(&s->left, !done);
 	if (!done) {

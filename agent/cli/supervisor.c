@@ -324,9 +324,6 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 		return 0;
 	case FILES_SCRATCH:
 		return files_scratch(fd);
-	case FILES_WAITED:
-		*number = files_waited_of(s->worker, (int)value);
-		return 0;
 	case FILES_KEEP:
 		if (s->given->windows)
 			windows_keep(s->given->windows, s->given->keep);

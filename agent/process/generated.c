@@ -49,10 +49,10 @@
 #define SLOW_NS	 10000000u
 #define SLOW_MAX 4
 /*
- * Reading a perf-PID.map or jitdump file of 20 MB takes 50 ms. A file that takes longer than this
- * limit is left out.
+ * Reading a perf-PID.map or jitdump file of 20 MB takes 50 ms. A file that takes more CPU time than
+ * this limit is left out.
  */
-#define MAP_NS UINT64_C(300000000)
+#define MAP_NS UINT64_C(200000000)
 
 struct watch { /* a process that generates code */
 	uint32_t pid;

@@ -84,11 +84,11 @@ static int open_file(bool pin, struct known *k, struct uw_object **out)
 
 /*
  * Limits on the time that files which a stranger may have written can hold up the thread that reads
- * the ring buffer. One file may take OBJECT_NS, all files together PATIENCE_NS. A tenth of the time
- * that passes is added to the rest again, and each file may take at least LEAST_NS. An object with
- * 100 MB of code is ready for lookups within 30 ms.
+ * the ring buffer. One file may take OBJECT_NS of CPU time (errand.h), all files together PATIENCE_NS.
+ * A tenth of the time that passes is added to the rest again, and each file may take at least
+ * LEAST_NS. An object with 100 MB of code is ready for lookups within 30 ms.
  */
-#define OBJECT_NS   UINT64_C(500000000)
+#define OBJECT_NS   UINT64_C(200000000)
 #define PATIENCE_NS UINT64_C(1500000000)
 #define LEAST_NS    UINT64_C(5000000)
 

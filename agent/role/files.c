@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,41 +176,6 @@ void files_tell(enum files_request what, files_put_fn put, void *ctx)
 {
 	if (supervisor >= 0)
 		(void)CALL(.what = what, .put = put, .ctx = ctx);
-}
-
-uint64_t files_waited_of(int process, int tid)
-{
-	char path[64], text[96];
-	uint64_t waited = 0;
-	ssize_t n = -1;
-	int fd;
-
-	if (process)
-		(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", process, tid);
-	else
-		(void)snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = read(fd, text, sizeof(text) - 1);
-		(void)close(fd);
-	}
-	if (n > 0) {
-		text[n] = '\0';
-		if (sscanf(text, "%*u %" SCNu64, &waited) != 1)
-			waited = 0;
-	}
-	return waited;
-}
-
-uint64_t files_waited_ns(int tid)
-{
-	uint64_t waited = 0;
-
-	if (!tid)
-		return 0;
-	if (supervisor < 0)
-		return files_waited_of(0, tid);
-	return CALL(.what = FILES_WAITED, .value = (uint64_t)tid, .number = &waited) ? 0 : waited;
 }
 
 void files_keep(void)

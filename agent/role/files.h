@@ -21,7 +21,6 @@ enum files_request {
 	FILES_COMMIT,
 	FILES_ABORT,
 	FILES_ADVISE,
-	FILES_WAITED,
 	FILES_KEEP,
 	FILES_COMMAND,
 	FILES_DONE,
@@ -60,13 +59,6 @@ void files_abort(uint64_t number);
 struct message;
 typedef void (*files_put_fn)(void *ctx, struct message *m);
 void files_tell(enum files_request what, files_put_fn put, void *ctx);
-
-/*
- * Return how many nanoseconds a thread of this process has waited for a CPU so far, from the second
- * field of its schedstat (Linux Documentation/scheduler/sched-stats.rst). 0: the kernel does not say.
- */
-uint64_t files_waited_ns(int tid);
-uint64_t files_waited_of(int process, int tid); /* of another process; 0: of this one */
 
 /* With a supervisor: delete the oldest results of a recording in windows of time. */
 void files_keep(void);

@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 /*
- * The time for names, source lines and the store after a recording has ended. For the 4,000
+ * The CPU time for names, source lines and the store after a recording has ended. For the 4,000
  * samples of a compiler they take 130 ms, and the store takes 50 ms. If the user named the program
  * (COMMAND, --pid, --tid), the limit is longer: the program may have hundreds of megabytes of
  * debug information, and only files that this program uses are in the profile. A signal ends this
