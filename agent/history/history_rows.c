@@ -97,7 +97,7 @@ static int read_chunk(struct history *h, struct history_rows *r, const struct ki
 
 	if (!stmt)
 		return err;
-	db_bind_numbers(stmt, (const int64_t[]){ first, first + ROWS_IN_CHUNK - 1 }, 2);
+	db_bind_numbers(stmt, (const int64_t[]){ first, first + (ROWS_IN_CHUNK - 1) }, 2);
 	while ((err = db_step(stmt)) == 1) {
 		size_t index =
 			chunk * ROWS_IN_CHUNK + (size_t)(sqlite3_column_int64(stmt, 0) - first);
