@@ -128,7 +128,10 @@ $(PEERS:%=$(1)/%): $(1)/%: $(1)/%.o $(PEERS_C:%.c=$(1)/%.o) $(1)/libagent.a $(1)
 	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ -lunwind-$$(shell uname -m) -lunwind $$(LDLIBS) -lm
 endef
 
-ASAN_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
+# What fuzz targets, which are libFuzzer programs of clang's, and all other tests with sanitizers link.
+ASAN_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+$(BUILD)/asan/%: override CC := $(CLANG)
+$(BUILD)/asan/tests/fuzz/fuzz_%: LDFLAGS += -fsanitize=fuzzer
 $(eval $(call build-in,$(BUILD),CFLAGS))
 $(eval $(call build-in,$(BUILD)/asan,ASAN_FLAGS))
 $(eval $(call build-peers,$(BUILD),CFLAGS))
@@ -189,12 +192,6 @@ $(LIB)/liboffwind-dynamic.so: $(BUILD)/pic/generator/register.o generator/dynami
 $(LIB)/liboffwind-dynamic.a: $(BUILD)/pic/generator/register.o
 	@mkdir -p $(@D); rm -f $@; ar rcs $@ $^
 
-# Fuzz targets are libFuzzer programs, which is clang's.
-FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
-$(eval $(call build-in,$(BUILD)/fuzz,FUZZ_FLAGS))
-$(BUILD)/fuzz/%: override CC := $(CLANG)
-$(BUILD)/fuzz/tests/fuzz/fuzz_%: LDFLAGS += -fsanitize=fuzzer
-
 .SECONDARY:
 
 $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
@@ -250,15 +247,15 @@ $(GEN)/%.skel.h: $(BUILD)/%.bpf.o
 UNIT_C := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_C:%.c=$(BUILD)/%)
 UNIT_ASAN := $(UNIT_C:%.c=$(BUILD)/asan/%)
-# What test and benchmark scripts run: $BUILD/tests/diff/NAME, and $BUILD/fuzz/tests/fuzz/fuzz_NAME.
+# What test and benchmark scripts run: $BUILD/tests/diff/NAME, and $BUILD/asan/tests/fuzz/fuzz_NAME.
 HELPER_C := $(wildcard tests/bench/*.c tests/cases/*.c tests/diff/*.c tests/faults/*.c tests/live/*.c)
 FUZZ_C := $(wildcard tests/fuzz/fuzz_*.c)
-PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/fuzz/%) \
+PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/asan/%) \
 	$(BUILD)/tsan/tests/diff/walk_ways
 
 # One target is for the library that stands for libunwind.
-$(BUILD)/fuzz/tests/fuzz/fuzz_compat: %: %.o $(COMPAT_C:%.c=$(BUILD)/fuzz/%.o) $(BUILD)/fuzz/libagent.a $(BUILD)/fuzz/liboffwind.a
-	$(call say,LD,$@)$(CC) $(FUZZ_FLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/asan/tests/fuzz/fuzz_compat: %: %.o $(COMPAT_C:%.c=$(BUILD)/asan/%.o) $(BUILD)/asan/libagent.a $(BUILD)/asan/liboffwind.a
+	$(call say,LD,$@)$(CC) $(ASAN_FLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # The program, under ASan, with one call that fails.  The object file refers to each function that it wraps as __real_NAME.
 INJECT := tests/faults/inject/inject

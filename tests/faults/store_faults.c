@@ -36,6 +36,7 @@
 #include "agent/store/query/sql.h"
 #include "schema/table_blob.h"
 #include "symbolizer/symbolizer.h"
+#include "tests/asan.h"
 #include "unwinder/rule/object.h"
 
 static struct uw_object *open_file(const char *path, struct store_file *file)
@@ -393,7 +394,7 @@ static bool fails(void)
 	       atomic_fetch_sub(&countdown, 1) == 1;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+#if !defined(WITH_ASAN) && defined(__GLIBC__)
 #define COUNTS_MEMORY 1
 static atomic_bool deadly; /* and the process with it */
 

@@ -20,9 +20,10 @@
 
 #include "agent/limits.h"
 #include "agent/log.h"
+#include "tests/asan.h"
 #include "tests/check.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(WITH_ASAN)
 /* As in <sanitizer/allocator_interface.h>, which comes with clang only. */
 size_t __sanitizer_get_current_allocated_bytes(void);
 #endif
@@ -58,7 +59,7 @@ static uint64_t now = 1000, code_off, code_size;
 /* Return how many bytes are allocated. */
 static size_t bytes_used(void)
 {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(WITH_ASAN)
 	return __sanitizer_get_current_allocated_bytes();
 #else
 	struct mallinfo2 m = mallinfo2();

@@ -368,7 +368,7 @@ static void test_names_keep_all_they_have(void)
 {
 	struct history *h = open_history(true);
 	struct history_found found;
-	struct stacks *s = made_profile(), *got;
+	struct stacks *s = made_profile(), *got = NULL;
 	uint32_t at[2] = { made_location(s, made_module(s, "/bin/a", "ab"), 0x1234, "n", "_Zn"),
 			   made_location(s, made_module(s, "", ""), UINT64_MAX, "[nowhere]",
 					 "[nowhere]") };
@@ -511,8 +511,8 @@ static void test_harmless_damage(void)
 	static const char *const damages[] = {
 		"DELETE FROM labels",
 		"UPDATE labels SET labels = '[1, 2, {}]' WHERE id = 1",
-		"UPDATE labels SET labels = '{\"pid\":\"x\",\"tid\":[],\"time\":null}' WHERE id = "
-		"1",
+		("UPDATE labels SET labels = '{\"pid\":\"x\",\"tid\":[],\"time\":null}' "
+		 "WHERE id = 1"),
 		"UPDATE functions SET name = '', file = CAST(x'00ff' AS TEXT)",
 		"UPDATE functions SET name = '', system_name = ''",
 		"UPDATE modules SET path = '', build_id = '', start = -1, \"limit\" = -1",
@@ -549,7 +549,7 @@ static void test_harmless_damage(void)
 static void test_damaged_files(void)
 {
 	struct history *h = open_history(true);
-	int failed = 0, fine = 0;
+	int fine = 0;
 
 	add_samples(h, samples, SAMPLES, START);
 	history_close(h);
@@ -569,7 +569,6 @@ static void test_damaged_files(void)
 			err = read_error(h, &with_all);
 			history_close(h);
 		}
-		failed += err != 0;
 		fine += !err;
 		file = fopen(db_name, "r+e");
 		(void)fseek(file, at, SEEK_SET);

@@ -143,7 +143,7 @@ static void test_a_file_is_opened_later_in_a_hurry(void)
 	struct source_info info = { .kind = "live" };
 	struct opener_options options = { .live = true };
 	struct module *first, *second;
-	struct modules *modules;
+	struct modules *modules = NULL;
 	struct opener *opener;
 
 	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
@@ -348,7 +348,7 @@ int main(void)
 	struct opener_options options = { .live = true };
 	struct rlimit limit;
 	struct opener *opener;
-	struct modules *modules;
+	struct modules *modules = NULL;
 
 	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < 2048 && limit.rlim_max >= 2048) {
 		limit.rlim_cur = 2048;

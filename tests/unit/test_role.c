@@ -372,7 +372,7 @@ static void test_memory_is_read(void)
 	int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
 	size_t size = sizeof(memory) - 5;
 	struct opener_wait wait;
-	struct opener *opener;
+	struct opener *opener = NULL;
 
 	for (size_t i = 0; i < sizeof(memory); i++)
 		memory[i] = (uint8_t)(i * 7 + i / 256);

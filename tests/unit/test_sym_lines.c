@@ -21,7 +21,7 @@ static volatile int sink;
 /* clang-format off */
 static inline __attribute__((always_inline)) void inner(void) { sink++; }
 static __attribute__((noinline)) void outer(void) { inner(); }
-enum { OUTER_LINE = __LINE__ - 1 };
+enum { OUTER_LINE = __LINE__ - 1, OUTER_SIZE_MAX = 256 };
 /* clang-format on */
 
 static int first_base(struct dl_phdr_info *info, size_t size, void *ctx)
@@ -81,7 +81,7 @@ static void test_inlined_calls_come_innermost_first(void)
 	CHECK(!sym_lines_find(lines, start, p, 4, &n) && n >= 1 &&
 		      p[n - 1].start_line == OUTER_LINE,
 	      "the function at its start");
-	for (uint64_t at = start; at < start + 8 && !found; at++)
+	for (uint64_t at = start; at < start + OUTER_SIZE_MAX && !found; at++)
 		found += !sym_debug_add(debug, at) && finds_inner(lines, at);
 	CHECK(found, "the call that was inlined");
 	CHECK(!sym_debug_add(debug, 1) && !sym_lines_find(lines, 1, p, 4, &n) && n == 0,
@@ -94,7 +94,7 @@ static void test_inlined_calls_come_innermost_first(void)
 	      "and back");
 	CHECK(!sym_lines_grown(kept) && sym_lines_size(kept) == sym_lines_size(lines), "as it was");
 	found = 0;
-	for (uint64_t at = start; at < start + 8 && !found; at++)
+	for (uint64_t at = start; at < start + OUTER_SIZE_MAX && !found; at++)
 		found += finds_inner(kept, at);
 	CHECK(found, "as before");
 	sym_debug_free(debug);

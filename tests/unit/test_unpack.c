@@ -147,7 +147,7 @@ static void test_reserve(void)
 {
 	const uint64_t part = UINT64_C(200) << 20;
 	unsigned int asked = 0;
-	uint64_t kept, none;
+	uint64_t kept, none = 0;
 
 	CHECK(!uw_unpack_reserve(UINT64_MAX), "threads without a stop function may do anything");
 	uw_unpack_unless(never, NULL);
