@@ -31,7 +31,8 @@ TEST_PACKAGES := \
 	linux-perf golang-go binutils elfutils gdb sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
-	swi-prolog-core perl chromium curl graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd
+	swi-prolog-core perl chromium curl graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd \
+	debhelper dpkg-dev lintian
 
 # The two commands that do it all use every CPU, unless they were told how many.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -75,7 +76,7 @@ PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdyna
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps test-deps run check check-corpus check-faults check-kernels fuzz bench bench-capture install uninstall clean format man tests
+.PHONY: all deps test-deps run deb check check-corpus check-faults check-kernels fuzz bench bench-capture install uninstall clean format man tests
 
 # A mirror that fails once is asked again; who else installs is waited for.
 APT := apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
@@ -363,6 +364,20 @@ uninstall:
 	  liboffwind-dynamic.so liboffwind-dynamic.so.1 liboffwind-dynamic.a
 	! cmp -s deploy/offwind.conf $(DESTDIR)/etc/offwind/offwind.conf || { rm $(DESTDIR)/etc/offwind/offwind.conf && rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/offwind; }
 	cd $(DESTDIR)$(PREFIX) && for d in include/offwind lib/offwind share/doc/offwind; do [ ! -d $$d ] || rmdir --ignore-fail-on-non-empty $$d; done
+
+# Debian's packages.  OBJECTS: a build directory whose object files are taken instead of new ones, for tests.
+DEB_DIR ?= $(BUILD)/deb
+DEB_PACKAGES := debhelper dpkg-dev lintian
+deb: tree := $(DEB_DIR)/offwind-$(VERSION)
+deb: deps
+	$(call install-packages,$(DEB_PACKAGES))
+	@$(MAKE) --no-print-directory $(PAGE_H)
+	rm -rf $(tree); mkdir -p $(tree)/build/gen/$(PAGE)
+	tar -c --exclude=./.git --exclude='./build*' . | tar -x -C $(tree)
+	cp -a $(BUILD)/npm $(BUILD)/page-licences.txt $(tree)/build && cp -a $(PAGE_H) $(tree)/build/gen/$(PAGE)
+	$(if $(OBJECTS),tar -c -C $(OBJECTS) agent base bpf gen pic proto symbolizer unwinder | tar -x -C $(tree)/build)
+	cd $(tree) && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS dpkg-buildpackage -us -uc -b -nc -Jauto
+	lintian --fail-on error,warning $(DEB_DIR)/offwind_$(VERSION)_*.changes
 
 format:
 	clang-format -i $$(find $(LIBRARY) bpf schema tests examples -name '*.[ch]')

@@ -7,7 +7,7 @@ set -u
 python3 - <<'P'
 import glob, os, re, sys
 
-TOP = ('.ci', 'agent', 'base', 'bpf', 'compat', 'deploy', 'docs', 'examples', 'generator', 'proto', 'schema', 'symbolizer', 'tests', 'unwinder')
+TOP = ('.ci', 'agent', 'base', 'bpf', 'compat', 'debian', 'deploy', 'docs', 'examples', 'generator', 'proto', 'schema', 'symbolizer', 'tests', 'unwinder')
 # Matches tests/cases/docs.sh and docs/*.md, but not build/tests/… or a name with a placeholder like
 # agent/source/NAME.c.
 FILE = re.compile(r'(?<![\w/.*…-])((?:%s)/[\w./*-]*)' % '|'.join(map(re.escape, TOP)))
