@@ -3,8 +3,8 @@
 
 #include "agent/history/history_internal.h"
 #include "agent/history/history_sweep.h"
-#include "agent/io.h"
 #include "agent/history/vtab.h"
+#include "agent/io.h"
 #include "agent/log.h"
 #include "schema/history_sql.h"
 
@@ -67,6 +67,9 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 		      " type <> 'samples') ORDER BY id LIMIT 1",
 	[READ_LABEL] = "SELECT value FROM json_each((SELECT labels FROM labels WHERE id = ?1))"
 		       " WHERE key = ?2",
+	[READ_LABEL_KEYS] =
+		"SELECT DISTINCT key FROM (SELECT labels FROM labels ORDER BY id DESC LIMIT 20000)"
+		" AS newest, json_each(newest.labels) ORDER BY key",
 	[READ_COUNTERS] = "SELECT what, reason, sum(n) FROM counters WHERE window IN"
 			  " (SELECT id FROM windows WHERE end_ns > ?1 AND start_ns < ?2)"
 			  " GROUP BY what, reason",

@@ -105,6 +105,13 @@ int history_scan(struct history *history, uint64_t from_ns, uint64_t to_ns, cons
 int history_label(struct history *history, uint64_t labels, const char *key, char *out,
 		  size_t size);
 
+/*
+ * Call fn for each key of the newest 20,000 sets of labels, in their order by name; pid and tid, which all
+ * samples have, are not among them. Errors of the database are reported.
+ */
+typedef void (*history_key_fn)(void *ctx, const char *key);
+int history_label_keys(struct history *history, history_key_fn fn, void *ctx);
+
 /* Sums of the counters of a range of time. fn is called for each reason. */
 typedef void (*history_counter_fn)(void *ctx, const struct history_counter *counter);
 int history_counters(struct history *history, uint64_t from_ns, uint64_t to_ns,

@@ -137,6 +137,19 @@ int history_label(struct history *h, uint64_t labels, const char *key, char *out
 	return err < 0 ? err : 0;
 }
 
+int history_label_keys(struct history *h, history_key_fn fn, void *ctx)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_LABEL_KEYS, &err);
+
+	if (!stmt)
+		return history_failed(h, "be read", err);
+	while ((err = db_step(stmt)) == 1)
+		fn(ctx, (const char *)sqlite3_column_text(stmt, 0));
+	db_release(stmt);
+	return history_failed(h, "be read", err);
+}
+
 /* Call fn for each row of a statement that was bound. */
 static int each_counter(struct history *h, sqlite3_stmt *stmt, history_counter_fn fn, void *ctx)
 {

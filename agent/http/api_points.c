@@ -5,6 +5,7 @@
 #include "agent/cli/selection.h"
 #include "agent/export/json.h"
 #include "agent/history/matching.h"
+#include "unwinder/unwinder.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -521,15 +522,38 @@ static int put_values(struct label_values *l, size_t n, const char *type, const 
 	return 0;
 }
 
+static void put_key(void *ctx, const char *key)
+{
+	json_text(ctx, key);
+	(void)fputc(',', ctx);
+}
+
+/* Write the keys of all labels. */
+static void put_keys(struct api *api, struct http_reply *reply)
+{
+	int err;
+
+	(void)fputs("{\"keys\":[", reply->out);
+	err = history_label_keys(api->history, put_key, reply->out);
+	(void)fputs("\"pid\",\"tid\"]}\n", reply->out);
+	if (err)
+		(void)api_failed(reply, err);
+}
+
 void api_labels(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	const char *key = http_argument(r, "key"), *type, *unit;
 	struct label_values l = { .sums = NULL };
 	uint64_t n = 1000;
-	int err = points_init(&l.p, api, r, reply, key && *key ? key : "comm");
+	int err;
 
-	if (!err && (!key || !*key))
-		err = http_fail(reply, 400, "key is missing: the name of a label, such as comm");
+	if (!key) {
+		put_keys(api, reply);
+		return;
+	}
+	err = points_init(&l.p, api, r, reply, key);
+	if (!err && !*key)
+		err = http_fail(reply, 400, "key is the name of a label, such as comm");
 	if (!err)
 		err = api_number(r, reply, "n", 1, 1000000, &n);
 	if (!err)
@@ -619,16 +643,37 @@ static int compare_times(const void *a, const void *b) /* for qsort */
 					: (x->index > y->index) - (x->index < y->index);
 }
 
-/* Return the samples in the order of time; NULL: no memory. The caller frees the array. */
-static struct timed *in_time(const struct stacks *s)
+/*
+ * Return the samples in the order of time, and their number, those without a value of the type only if all
+ * is set; NULL: no memory. The caller frees the array.
+ */
+static struct timed *in_time(const struct stacks *s, size_t type, bool all, size_t *n)
 {
 	struct timed *order = calloc(s->n_samples + 1, sizeof(*order));
 
+	*n = 0;
 	for (size_t i = 0; order && i < s->n_samples; i++)
-		order[i] = (struct timed){ time_of(s, i), i };
+		if (all || stacks_value(s, i, type))
+			order[(*n)++] = (struct timed){ time_of(s, i), i };
 	if (order)
-		qsort(order, s->n_samples, sizeof(*order), compare_times);
+		qsort(order, *n, sizeof(*order), compare_times);
 	return order;
+}
+
+/* Write why a stack ends where it does; one that has no label stop ends at its root. */
+static void put_ending(const struct stacks *s, const struct stacks_sample *sample, FILE *out)
+{
+	const struct stacks_label *stop = stacks_label(s, sample, "stop");
+	const char *name = stop && stop->text ? stop->text : "root", *sentence = "";
+
+	for (unsigned int i = 0; i < UW_STOP_N; i++)
+		if (!strcmp(name, uw_stop_name((enum uw_stop)i)))
+			sentence = uw_stop_sentence((enum uw_stop)i);
+	(void)fputs("\"stop\":", out);
+	json_text(out, name);
+	(void)fputs(",\"meaning\":", out);
+	json_text(out, sentence);
+	(void)fputc(',', out);
 }
 
 static int put_sample(struct api *api, const struct api_profile *p, size_t index,
@@ -642,6 +687,8 @@ static int put_sample(struct api *api, const struct api_profile *p, size_t index
 	(void)fprintf(out, "{\"time_ns\":%" PRIu64 ",\"value\":%" PRId64 ",",
 		      time_of(p->stacks, index), stacks_value(p->stacks, index, p->type));
 	put_labels(p->stacks, sample, out);
+	if (api)
+		put_ending(p->stacks, sample, out);
 	put_frames(api, p->stacks, frames, out);
 	return 0;
 }
@@ -653,22 +700,22 @@ static void write_samples(struct api *api, const struct http_request *r, struct 
 	struct stacks_frames frames = { .n = 0 };
 	struct timed *order = NULL;
 	struct api_profile p;
+	size_t i = 0, n_samples = 0;
 	uint64_t n = 100;
-	size_t i = 0;
 	int err = 0;
 
 	if (api_number(r, reply, "n", 1, 10000, &n) || api_load(api, r, reply, true, true, &p))
 		return;
-	order = in_time(p.stacks);
+	order = in_time(p.stacks, p.type, explain, &n_samples);
 	(void)fprintf(reply->out, "{\"from_ns\":%" PRIu64 ",\"to_ns\":%" PRIu64 ",",
 		      p.range.from_ns, p.range.to_ns);
 	put_type(p.stacks->types[p.type].type, p.stacks->types[p.type].unit, reply->out);
 	(void)fputs("\"samples\":[", reply->out);
-	for (; order && i < p.stacks->n_samples && i < n && !err; i++) {
+	for (; i < n_samples && i < n && !err; i++) {
 		(void)fputs(i ? ",\n" : "\n", reply->out);
 		err = put_sample(explain ? api : NULL, &p, order[i].index, &frames, reply->out);
 	}
-	(void)fprintf(reply->out, "\n],\"samples_left_out\":%zu}\n", p.stacks->n_samples - i);
+	(void)fprintf(reply->out, "\n],\"samples_left_out\":%zu}\n", n_samples - i);
 	if (err || !order)
 		(void)api_failed(reply, err ? err : -ENOMEM);
 	free(order);

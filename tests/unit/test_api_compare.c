@@ -51,7 +51,7 @@ static void add(struct stacks *s, const char *comm, const char *function, uint64
 		uint32_t labels[] = { label(s, HISTORY_TIME_LABEL, NULL,
 					    start_ns + (uint64_t)i * SECOND),
 				      label(s, "comm", comm, 0) };
-		int64_t values[] = { 1, (int64_t)SECOND };
+		int64_t values[] = { 1, (int64_t)SECOND, strcmp(function, "rest") ? 0 : 5 };
 
 		if (stacks_add(s, &(struct stacks_sample){ .n_locations = 2, .n_labels = 2 }, ids,
 			       labels, values))
@@ -67,7 +67,8 @@ static struct history *fill(void)
 
 	for (int i = 0; i < 2; i++)
 		if (stacks_new(&s[i]) || stacks_add_type(s[i], "samples", "count") ||
-		    stacks_add_type(s[i], "cpu", "nanoseconds"))
+		    stacks_add_type(s[i], "cpu", "nanoseconds") ||
+		    stacks_add_type(s[i], "off_cpu", "nanoseconds"))
 			abort();
 	add(s[0], "a", "work", 0x2000, START, 10);
 	add(s[1], "a", "rest", 0x3000, START + 10 * SECOND, 4);
@@ -208,6 +209,17 @@ static void test_whole_stacks_are_found(struct history *h)
 		  "a stack without the label ended at its root");
 }
 
+static void test_samples(struct history *h)
+{
+	check_has(h, "/api/v1/labels", 200, "{\"keys\":[\"comm\",\"pid\",\"tid\"]}",
+		  "names of labels");
+	check_has(h, "/api/v1/samples?n=4&type=off_cpu&" SECOND_TEN, 200, "\"samples_left_out\":0}",
+		  "only samples that have a value");
+	check_has(h, "/api/v1/explain?time_ns=1700000003000000000", 200,
+		  "\"stop\":\"root\",\"meaning\":\"The stack ended at its outermost",
+		  "why a stack ends");
+}
+
 static void test_page(struct history *h)
 {
 	struct http_request r = { .method = "GET", .path = "/", .body = "" };
@@ -239,6 +251,7 @@ int main(void)
 	test_labels_compare(h);
 	test_timeline_of_a_function(h);
 	test_whole_stacks_are_found(h);
+	test_samples(h);
 	test_page(h);
 	history_close(h);
 	for (int i = 0; i < 3; i++) {
