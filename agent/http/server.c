@@ -96,7 +96,8 @@ static bool is_own_host(const struct server_socket *socket, const char *host)
  * Refuse what a web page of others makes a browser ask for: a name that it let lead here (Host), or a
  * request from its own scripts (Origin). Return the status to refuse with, or 0.
  */
-static unsigned int check_asker(const struct listener *l, struct MHD_Connection *c)
+static unsigned int check_asker(const struct listener *l, struct MHD_Connection *c,
+				const char *path)
 {
 	const struct microhttpd *mhd = &l->serving->mhd;
 	const char *token = l->serving->server->token;
@@ -109,8 +110,8 @@ static unsigned int check_asker(const struct listener *l, struct MHD_Connection 
 		return MHD_HTTP_MISDIRECTED_REQUEST;
 	if (origin && (!slashes || !host || strcasecmp(slashes + 3, host) != 0))
 		return MHD_HTTP_FORBIDDEN;
-	if (l->socket->local || !token)
-		return 0;
+	if (l->socket->local || !token || !strcmp(path, "/"))
+		return 0; /* the page has no data; it asks for the token */
 	return given && !strncasecmp(given, "Bearer ", 7) && same_secret(given + 7, token)
 		       ? 0
 		       : MHD_HTTP_UNAUTHORIZED;
@@ -272,7 +273,7 @@ static enum MHD_Result complete(const struct listener *l, struct MHD_Connection 
 				  .body = e->body ? e->body : "",
 				  .body_size = e->body_size,
 				  .now_ns = clock_ns(CLOCK_REALTIME) };
-	unsigned int refused = check_asker(l, c);
+	unsigned int refused = check_asker(l, c, path);
 	char from[32], to[32];
 	uint32_t seconds;
 
