@@ -224,14 +224,14 @@ $(eval $(call npm-fetch,$(PAGE),$(BUILD)/npm/page))
 $(eval $(call npm-fetch,tests/npm,$(BUILD)/npm/tests))
 
 # The page around a flame graph's data, in pieces: libraries, script and style, and their licences.
-$(PAGE_H) $(BUILD)/page-licences.txt &: $(wildcard $(PAGE)/*.mjs $(PAGE)/*.html $(PAGE)/*.css $(PAGE)/*.js) $(BUILD)/npm/page/fetched
+$(PAGE_H) $(BUILD)/page-licences.txt $(BUILD)/page-hashes.json &: $(wildcard $(PAGE)/*.mjs $(PAGE)/*.html $(PAGE)/*.css $(PAGE)/*.js) $(BUILD)/npm/page/fetched
 	@mkdir -p $(@D)
-	$(call say,PAGE,$(PAGE_H))node $(PAGE)/build.mjs $(PAGE) $(BUILD)/npm/page/node_modules $(PAGE_H) $(BUILD)/page-licences.txt
+	$(call say,PAGE,$(PAGE_H))node $(PAGE)/build.mjs $(PAGE) $(BUILD)/npm/page/node_modules $(PAGE_H) $(BUILD)/page-licences.txt $(BUILD)/page-hashes.json
 
 # The daemon's page, which shows flame graphs in a frame, and its content security policy.
-$(DAEMON_PAGE_H): $(wildcard $(DAEMON_PAGE)/*.*) $(PAGE)/embed.mjs $(PAGE)/theme.css
+$(DAEMON_PAGE_H): $(wildcard $(DAEMON_PAGE)/*.*) $(PAGE)/embed.mjs $(PAGE)/theme.css $(BUILD)/page-hashes.json
 	@mkdir -p $(@D)
-	$(call say,PAGE,$@)node $(DAEMON_PAGE)/build.mjs $(DAEMON_PAGE) $(PAGE)/theme.css $@
+	$(call say,PAGE,$@)node $(DAEMON_PAGE)/build.mjs $(DAEMON_PAGE) $(PAGE)/theme.css $(BUILD)/page-hashes.json $@
 
 BPF_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
 $(BUILD)/%.bpf.o: %.bpf.c

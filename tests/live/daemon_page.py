@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -21,7 +22,8 @@ from browser import Browser
 
 offwind, folder = sys.argv[1:3]
 NEEDED = 40  # samples of each phase
-LEFT, RIGHT = 54, 8  # px beside the charts
+LEFT, RIGHT, TOP, BOTTOM = 54, 8, 4, 18  # px around the charts
+TOKEN = "s3cret"
 HOSTILE = "<b id=pwned>"
 failures = 0
 
@@ -74,8 +76,11 @@ def samples_of(function, start):
 
 
 def is_ready():
+    """Return whether the daemon answers; None: it wants a token."""
     try:
         return ask("/healthz") == b"ok\n"
+    except urllib.error.HTTPError as error:
+        return None if error.code == 401 else False
     except OSError:
         return False
 
@@ -106,7 +111,7 @@ class Page(Browser):
     def settle(self):
         """Wait until all that the state asks for is shown."""
         until(lambda: self.eval("""document.readyState === 'complete' && document.documentElement.dataset.timeline !== undefined
-            && document.documentElement.dataset.heatmap !== undefined && !Show.isBusy() && !document.querySelector('.coming')
+            && document.documentElement.dataset.heatmap !== undefined && !Daemon.isBusy() && !document.querySelector('.coming')
             && !document.querySelector('[role=tabpanel]:not([hidden])[aria-busy=true]')
             && !document.querySelector('[role=tabpanel]:not([hidden]):empty')"""), "the page settles")
         self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -120,19 +125,27 @@ class Page(Browser):
         self.settle()
 
     def place(self, id, t):
-        """Return where a time is in a chart."""
+        """Return where a time is in a chart; in the heat map, upward is the part of its column."""
         box = self.eval(f"(r => [r.x, r.y, r.width, r.height])(document.getElementById('{id}').getBoundingClientRect())")
         start, end = self.eval("State.shown()")
-        return box[0] + LEFT + (t - start) / (end - start) * (box[2] - LEFT - RIGHT), box[1] + box[3] / 2
+        column = self.eval("Charts.columnFor(State.shown())")
+        part = t / column % 1 if id == "heatmap" else 0.5
+        return box[0] + LEFT + (t - start) / (end - start) * (box[2] - LEFT - RIGHT), box[1] + TOP + (1 - part) * (box[3] - TOP - BOTTOM)
 
     def drag(self, id, start, end):
-        (x, y), (to, _) = self.place(id, start), self.place(id, end)
+        (x, y), (to, down) = self.place(id, start), self.place(id, end)
         self.mouse("mouseMoved", x, y)
         self.mouse("mousePressed", x, y, button="left", clickCount=1)
         for part in 0.3, 0.7, 1:
-            self.mouse("mouseMoved", x + (to - x) * part, y, button="left", buttons=1)
-        self.mouse("mouseReleased", to, y, button="left", clickCount=1)
+            self.mouse("mouseMoved", x + (to - x) * part, y + (down - y) * part, button="left", buttons=1)
+        self.mouse("mouseReleased", to, down, button="left", clickCount=1)
         self.settle()
+
+    def hover(self, code):
+        """Move the mouse to an element of the graph's frame."""
+        x, y = self.eval("(e => (e.scrollIntoView({ block: 'center' }), (r => [r.x, r.y])(e.getBoundingClientRect())))(document.querySelector('#graph iframe'))")
+        box = self.graph(f"(r => [r.x, r.y, r.width, r.height])(({code}).getBoundingClientRect())")
+        self.mouse("mouseMoved", x + box[0] + box[2] / 2, y + box[1] + box[3] / 2)
 
     def travel(self, by=-1):
         before = self.eval("location.hash")
@@ -270,6 +283,11 @@ def test_graph(b):
     b.travel(1)
     until(lambda: b.graph("d.querySelectorAll('g.frame.fade').length") > 0, "and forward")
     equal(b.eval("location.href"), zoomed, "its address")
+    # A row of the table and the frames of its function show each other.
+    b.hover("[...d.querySelectorAll('#table-rows tr')].find(e => e.textContent.includes('phase_two'))")
+    until(lambda: set(b.graph("[...d.querySelectorAll('g.frame[data-linked] foreignObject div')].map(e => e.textContent)")) == {"phase_two"}, "the frames of a row", 20)
+    b.hover("[...d.querySelectorAll('g.frame')].find(g => g.textContent === 'main')")
+    until(lambda: [r for r in b.graph("[...d.querySelectorAll('#table-rows tr[data-linked]')].map(e => e.textContent)") if "main" in r], "the row of a frame", 20)
     # Where a function ran.
     check("phase_two" in b.graph("d.getElementById('detail-text').textContent"), "the frame in focus")
     b.graph("d.getElementById('mark').click()")
@@ -345,33 +363,57 @@ def test_touch(b, phases):
     b.press("#clear")
 
 
+def follow(b, link, text=""):
+    """Choose the first link of those within the page that has a text."""
+    before = b.eval("location.hash")
+    b.eval(f"[...document.querySelectorAll({link!r})].find(e => e.textContent.includes({text!r})).click()")
+    until(lambda: b.eval("location.hash") != before, f"the link {link} leads on")
+    b.settle()
+
+
 def test_tabs(b, phases):
     b.press("#tab-samples")
-    first = b.eval("document.querySelector('#samples li').textContent")
-    check("phase" in first or "child_work" in first, f"a sample: {first[:200]}")
-    check("main" in b.eval("document.querySelector('#samples ol.frames').textContent"), "its frames")
-    link = b.eval("document.querySelector('#samples li a').getAttribute('href')")
-    here = b.eval("location.hash")
-    b.eval("document.querySelector('#samples li a').click()")
-    until(lambda: b.eval("location.hash") != here, "the link leads on")
-    b.settle()
-    check(0 < b.eval("document.querySelectorAll('#samples li li').length"), "frames of one sample")
-    equal(b.eval("document.querySelectorAll('ol.samples > li').length"), 1, f"samples at {link}")
+    follow(b, "#samples tbody a", "phase_")
+    text = b.eval("document.getElementById('samples').textContent")
+    check("main" in text and "CFA = " in text and "Ended: root. The stack ended" in text, f"an explanation: {text[:1000]}")
+    equal(b.eval("document.activeElement.tagName"), "H2", "the focus is at the explanation")
+    # From a frame to its row of the unwind table, and back.
+    follow(b, "#samples td.code a")
+    equal((b.address().get("view"), b.eval("document.querySelectorAll('#unwind .hit').length")), ("unwind", 1), "the row of a frame")
+    check(b.eval("document.querySelector('#unwind h2').textContent").endswith("/phases"), "its file")
+    b.press("#rows-first")
+    check("pc" not in b.address() and b.eval("document.querySelectorAll('#unwind tbody tr').length") > 5, "the table from its beginning")
+    b.travel(-2)
+    equal(b.eval("document.getElementById('samples').textContent"), text, "back to the explanation")
     b.travel()
+    b.press("#tab-unwind")
+    check("/phases" in b.eval("document.getElementById('unwind').textContent"), "files with tables")
+    b.eval("(e => { e.value = 'libc.so'; e.dispatchEvent(new Event('change')); })(document.getElementById('find'))")
+    b.settle()
+    found = b.eval("[...document.querySelectorAll('#unwind tbody a')].map(e => e.textContent)")
+    check(found and all("libc.so" in name for name in found), f"files that are searched for: {found}")
+    b.eval("State.change({ find: '' })")
+    # One thread along the time.
     b.press("#tab-threads")
-    lines = b.eval("document.querySelectorAll('#lane line').length")
+    lines = b.eval("document.querySelectorAll('#lane .area').length")
     check(lines >= NEEDED, f"samples of a thread: {lines}")
-    b.eval("document.querySelector('#lane line').dispatchEvent(new MouseEvent('click', { bubbles: true }))")
-    check("main" in b.eval("document.querySelector('#threads ol.samples').textContent"), "a sample of the lane")
+    check("off-cpu = " in b.eval("document.getElementById('threads').textContent"), "how waits can be recorded")
+    b.eval("document.querySelector('#lane .area').dispatchEvent(new MouseEvent('click', { bubbles: true }))")
+    b.settle()
+    check("CFA = " in b.eval("document.getElementById('of-thread').textContent"), "a sample of the lane")
     other = b.eval("(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('change')); return s.value; })(document.getElementById('thread'))")
     b.settle()
-    equal(b.address().get("thread"), other, "the other thread is in the address")
+    equal((b.address().get("thread"), b.address().get("sample")), (other, None), "the other thread is in the address")
     b.press("#tab-complete")
     text = until(lambda: (lambda t: t if "Loading" not in t else "")(b.eval("document.getElementById('complete').textContent")), "completeness")
     check(" are whole." in text and "root" in text and "fired" in text and "unwound" in text, text[:400])
     b.press("#tab-graph")
-    data = ask(b.eval("document.getElementById('pprof').getAttribute('href')"))
-    check(data[:2] == b"\x1f\x8b" and b"phase_one" in gzip.decompress(data), "the download")
+    file = os.path.join(folder, "offwind.pb.gz")
+    b("Browser.setDownloadBehavior", session=None, behavior="allow", downloadPath=folder)
+    b.press("#pprof")
+    until(lambda: os.path.exists(file), "the download")
+    with gzip.open(file) as profile:
+        check(b"phase_one" in profile.read(), "the download")
 
 
 def test_time(b, times):
@@ -401,7 +443,7 @@ def test_looks(b):
     b.settle()
     check(b.eval("document.documentElement.scrollWidth") <= 480, f"at 480 px the page is {b.eval('document.documentElement.scrollWidth')} wide")
     check(b.graph("d.documentElement.scrollWidth") <= 480, "the graph is wider")
-    for tab in "samples", "threads", "labels", "complete", "graph":
+    for tab in "samples", "threads", "labels", "complete", "unwind", "graph":
         b.press(f"#tab-{tab}")
         check(b.eval("document.documentElement.scrollWidth") <= 480, f"at 480 px {tab} is {b.eval('document.documentElement.scrollWidth')} wide")
     b.size(1200, 900)
@@ -428,6 +470,21 @@ def test_problems(b, times):
     equal(len(b.complaints()), len(expected), f"other complaints: {b.complaints()}")
 
 
+def test_nothing(b, times):
+    """Test what the page says when there is no sample, or no daemon."""
+    b.go(times + "&label=comm%3Dnobody")
+    check("No sample of this time passes the filters." in b.eval("document.getElementById('legend').textContent"), "nobody's samples")
+    b.press("#legend button")
+    check("label" not in b.address() and len(legend(b)) == 2, "all samples again")
+    problem = "document.getElementById('problem')"
+    b("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    b.eval("document.getElementById('later').click()")
+    until(lambda: "does not answer" in b.eval(problem + ".textContent"), "no daemon")
+    b("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    until(lambda: b.eval(problem + ".hidden"), "the daemon is there again")
+    b.settle()
+
+
 def test_policy(b):
     with urllib.request.urlopen(server + "/", timeout=60) as reply:
         policy = reply.headers["Content-Security-Policy"]
@@ -442,7 +499,26 @@ def test_policy(b):
     equal(b.eval("document.getElementById('made')"), None, "markup was made of text")
 
 
-def test_page(times, phases):
+def test_token(b, times):
+    """Test the page of a daemon that has a token: it is asked for once, and all that is shown is asked for with it."""
+    b.go(times, settles=False)
+    until(lambda: b.eval("document.getElementById('token')?.offsetParent != null"), "the page asks for the token")
+    equal(b.eval("document.activeElement.id"), "token", "the focus is there")
+    for token in "wrong", TOKEN:
+        b.type(token)
+        b.key("Enter")
+        if token == "wrong":
+            until(lambda: b.eval("document.getElementById('refused').textContent") != "", "a wrong token is refused")
+    b.settle()
+    check("phase_one" in b.functions(), "the flame graph")
+    b.go(times + "&view=unwind")
+    check(b.eval("document.querySelectorAll('#unwind tbody tr').length") > 0, "the token is remembered")
+    os.remove(os.path.join(folder, "offwind.pb.gz"))
+    b.press("#pprof")
+    until(lambda: os.path.exists(os.path.join(folder, "offwind.pb.gz")), "the download")
+
+
+def test_page(times, phases, set_token):
     b = Page()
     try:
         b.size(1200, 900)
@@ -458,7 +534,10 @@ def test_page(times, phases):
         test_looks(b)
         equal(b.complaints(), [], "of the page")
         test_problems(b, times)
+        test_nothing(b, times)
         test_policy(b)
+        set_token()
+        test_token(b, times)
     finally:
         b.close()
 
@@ -469,7 +548,7 @@ def main():
     try:
         config = os.path.join(folder, "offwind.conf")
         with open(config, "w") as file:
-            file.write(f"[server]\nlisten = {server[7:]}\n[store]\ndb = {folder}/offwind.db\n[record]\npid = {program.pid}\nfreq = 49\n")
+            file.write(f"[store]\ndb = {folder}/offwind.db\n[record]\npid = {program.pid}\nfreq = 49\n[server]\nlisten = {server[7:]}\n")
         daemon = subprocess.Popen([offwind, "daemon", "--config", config, "--quiet"])
         until(lambda: daemon.poll() is not None or is_ready(), "the daemon answers")
         start = time.time()
@@ -482,7 +561,16 @@ def main():
         end = time.time()
         span = end - start
         times = f"from={start - 0.2 * span:.3f}&to={end + 0.2 * span:.3f}"
-        test_page(times, ((start - 0.1 * span, middle - 0.3), (second + 0.3, end + 0.1 * span)))
+
+        def set_token():
+            with open(os.path.join(folder, "token"), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(TOKEN)
+            with open(config, "a") as file:
+                file.write(f"token-file = {folder}/token\n")
+            daemon.send_signal(signal.SIGHUP)
+            until(lambda: is_ready() is None, "the daemon asks for the token")
+
+        test_page(times, ((start - 0.1 * span, middle - 0.3), (second + 0.3, end + 0.1 * span)), set_token)
     finally:
         for child in filter(None, (daemon, program)):
             child.terminate()

@@ -1,12 +1,13 @@
 // agent/export/page/build.mjs: combines page.html, the styles, model.js, page.js and the libraries into
 // three pieces of text, between which every page has its title and its profile.
-//   usage: node build.mjs PAGE-DIRECTORY NODE_MODULES PARTS.H LICENCES.TXT
+//   usage: node build.mjs PAGE-DIRECTORY NODE_MODULES PARTS.H LICENCES.TXT HASHES.JSON
+// HASHES.JSON gets what the daemon's page has to allow, which shows this page in a frame.
 import { escape, fail, fill, hash, literal, unclosed } from "./embed.mjs";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import vm from "node:vm";
 
-const [directory, modules, partsFile, licencesFile] = process.argv.slice(2);
+const [directory, modules, partsFile, licencesFile, hashesFile] = process.argv.slice(2);
 const own = name => readFileSync(join(directory, name), "utf8");
 
 // The libraries, each after those that it needs.  d3-flame-graph also depends on d3-transition, with
@@ -67,11 +68,15 @@ const style = own("theme.css") + own("page.css");
 unclosed(Object.values(scripts), style);
 
 const licenceText = licences();
+const hashes = {
+	scripts: Object.values(scripts).map(hash),
+	styles: [style, ...stylesAdded(code)].map(hash),
+};
 const filled = {
 	...scripts,
 	style,
-	"script-hashes": Object.values(scripts).map(hash).join(" "),
-	"style-hashes": [style, ...stylesAdded(code)].map(hash).join(" "),
+	"script-hashes": hashes.scripts.join(" "),
+	"style-hashes": hashes.styles.join(" "),
 	licences: escape(licenceText),
 	libraries_named: escape(libraries.filter(l => l.name === "d3-flame-graph").map(l => `${l.name} ${l.version}`).join("")),
 };
@@ -85,3 +90,4 @@ static const char page_middle[] =\n\t${literal(parts[1])};
 static const char page_end[] =\n\t${literal(parts[2])};
 `);
 writeFileSync(licencesFile, licenceText);
+writeFileSync(hashesFile, JSON.stringify(hashes));

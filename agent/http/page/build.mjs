@@ -1,25 +1,28 @@
 // agent/http/page/build.mjs: combines page.html, the styles and the scripts into the daemon's page.
-//   usage: node build.mjs PAGE-DIRECTORY THEME.CSS PAGE.H
+//   usage: node build.mjs PAGE-DIRECTORY THEME.CSS HASHES.JSON PAGE.H
+// HASHES.JSON: what the flame graph's page runs.
 import { fill, hash, literal, unclosed } from "../../export/page/embed.mjs";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-const [directory, theme, pageFile] = process.argv.slice(2);
+const [directory, theme, hashesFile, pageFile] = process.argv.slice(2);
 const own = name => readFileSync(join(directory, name), "utf8");
 
 // The scripts, each after those that it needs.
-const scripts = ["state.js", "show.js", "charts.js", "panels.js", "page.js"].map(own);
+const scripts = ["state.js", "show.js", "daemon.js", "charts.js", "samples.js", "panels.js", "tables.js", "page.js"].map(own);
 const style = readFileSync(theme, "utf8") + own("page.css");
 unclosed(scripts, style);
 const page = fill(own("page.html"), { style, scripts: scripts.map(text => `<script>${text}</script>`).join("\n") });
 
-// Nothing but these scripts and this style runs, and requests go to the daemon only.
+// Nothing but these scripts and styles runs, and requests go to the daemon only. The flame graph is in a frame that has
+// a page which this page's script has loaded, so that this policy holds for it, too.
+const graph = JSON.parse(readFileSync(hashesFile, "utf8"));
 const policy = [
 	"default-src 'none'",
-	`script-src ${scripts.map(hash).join(" ")}`,
-	`style-src ${hash(style)}`,
+	`script-src ${[...scripts.map(hash), ...graph.scripts].join(" ")}`,
+	`style-src ${[hash(style), ...graph.styles].join(" ")}`,
 	"connect-src 'self'",
-	"frame-src 'self'",
+	"frame-src blob:",
 	"img-src data:",
 	"base-uri 'none'",
 	"form-action 'none'",

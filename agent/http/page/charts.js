@@ -13,7 +13,7 @@ const Charts = (() => {
 	let timeline = null, heat = null, mark = null; // replies
 	let listeners = {};
 	const width = () => Math.max(200, $("timeline").clientWidth);
-	const x = t => LEFT + ((t - view[0]) / (view[1] - view[0])) * (width() - LEFT - RIGHT);
+	const x = t => across(view)(t);
 	const timeAt = px => view[0] + ((px - LEFT) / (width() - LEFT - RIGHT)) * (view[1] - view[0]);
 	const within = t => Math.min(view[1], Math.max(view[0], t));
 	const inside = px => Math.min(width() - RIGHT, Math.max(LEFT, px));
@@ -55,8 +55,10 @@ const Charts = (() => {
 	const TIMELINE = 170; // px
 	const from = data => data.from_ns / 1e9, step = data => data.step_ns / 1e9;
 
-	function drawAxis(svg, height, top) {
-		const [a, b] = view, tick = least(TICKS, (b - a) / Math.max(2, (width() - LEFT - RIGHT) / 95));
+	// Return a function from a time in a range to its place.
+	const across = ([a, b]) => t => LEFT + ((t - a) / (b - a)) * (width() - LEFT - RIGHT);
+	function drawAxis(svg, [a, b], height, top) {
+		const x = across([a, b]), tick = least(TICKS, (b - a) / Math.max(2, (width() - LEFT - RIGHT) / 95));
 		const offset = new Date(a * 1000).getTimezoneOffset() * 60, digits = tick >= 60 ? -1 : tick >= 1 ? 0 : tick >= 0.1 ? 1 : 3;
 		for (let k = Math.ceil((a - offset) / tick); k * tick + offset <= b; k++) {
 			const t = k * tick + offset, at = x(t);
@@ -77,7 +79,7 @@ const Charts = (() => {
 	}
 	function drawTimeline() {
 		const svg = element("svg:svg", { width: width(), height: TIMELINE, "aria-hidden": "true" });
-		drawAxis(svg, TIMELINE, TOP);
+		drawAxis(svg, view, TIMELINE, TOP);
 		if (timeline) {
 			const n = Math.max(0, ...timeline.series.map(one => one.values.length)), sums = new Float64Array(n);
 			for (const { values } of timeline.series)
@@ -86,7 +88,7 @@ const Charts = (() => {
 			const grid = [1, 2, 2.5, 5, 10].map(f => f * 10 ** Math.floor(Math.log10(most / 2))).find(f => most / f <= 3.5) || most;
 			const y = v => (TIMELINE - BOTTOM - (Show.rate(v, s, timeline) / (most * 1.05)) * (TIMELINE - BOTTOM - TOP)).toFixed(1);
 			const level = r => TIMELINE - BOTTOM - (r / (most * 1.05)) * (TIMELINE - BOTTOM - TOP);
-			for (let r = 0; r <= most * 1.05; r += grid) {
+			for (let r = 0; r <= most * 1.05 && (r === 0 || sums.some(sum => sum > 0)); r += grid) {
 				svg.append(element("svg:line", { class: "grid", x1: LEFT, x2: width() - RIGHT, y1: level(r), y2: level(r) }),
 					element("svg:text", { x: LEFT - 6, y: Math.max(10, level(r) + 4), "text-anchor": "end" }, String(+r.toPrecision(3))));
 			}
@@ -109,6 +111,17 @@ const Charts = (() => {
 		drawOver();
 	}
 
+	// Return the first time not before t at which something was recorded, as far as the timeline shows it; t if it does not.
+	function firstAt(t) {
+		if (!timeline)
+			return t;
+		const s = step(timeline), start = from(timeline), n = Math.max(0, ...timeline.series.map(one => one.values.length));
+		for (let i = Math.max(0, Math.floor((t - start) / s)); i < n; i++)
+			if (timeline.series.some(one => one.values[i] > 0))
+				return Math.max(t, start + i * s);
+		return t;
+	}
+
 	// ---- the heat map ----------------------------------------------------------------------
 
 	const HEAT = 134; // px
@@ -128,7 +141,7 @@ const Charts = (() => {
 		const svg = element("svg:svg", { width: width(), height: HEAT, "aria-hidden": "true" });
 		const canvas = element("canvas", { width: Math.round(width() * ratio), height: HEAT * ratio, "aria-hidden": "true" });
 		canvas.style.width = `${width()}px`;
-		drawAxis(svg, HEAT, HEAT - BOTTOM);
+		drawAxis(svg, view, HEAT, HEAT - BOTTOM);
 		if (heat && heat.columns.length) {
 			const sorted = Float64Array.from(heat.columns.flat().filter(v => v > 0)).sort(), largest = sorted[sorted.length - 1] || 1;
 			const most = sorted[Math.floor(sorted.length * 0.995)] || largest; // a few large cells do not make all others pale
@@ -149,20 +162,20 @@ const Charts = (() => {
 			for (const part of [0, 0.5, 1])
 				svg.append(element("svg:text", { x: LEFT - 6, y: Math.min(HEAT - BOTTOM, Math.max(12, yOfRow(part * heat.rows) + 4)), "text-anchor": "end" },
 					part ? Show.length(part * column()) : "0"));
-			drawKey(most, largest, of);
+			drawKey(most, largest, of, sorted.length > 0);
 			$("heat-scale").textContent = column() === 1 ? "Parts of a second by second" : `Parts of ${Show.length(column())} by time`;
 		}
 		svg.append(element("svg:g", { class: "over" }));
 		box.replaceChildren(canvas, svg);
 		drawOver();
 	}
-	function drawKey(most, largest, of) {
+	function drawKey(most, largest, of, any) {
 		const bar = element("canvas", { width: 60, height: 1, class: "key", "aria-hidden": "true" }), image = new ImageData(60, 1);
 		for (let k = 0; k < 60; k++)
 			image.data.set([...of(k / 59), 255], k * 4);
 		bar.getContext("2d").putImageData(image, 0, 0);
 		const merged = heat.samples_without_time;
-		$("heat-key").replaceChildren(`one cell: ${Show.length(row())} · 0 `, bar, ` ${Show.few(Show.rate(most, row(), heat))}${largest > most ? " and more" : ""} ${Show.rateUnit(heat)}`,
+		$("heat-key").replaceChildren(`one cell: ${Show.length(row())}`, ...any ? [" · 0 ", bar, ` ${Show.few(Show.rate(most, row(), heat))}${largest > most ? " and more" : ""} ${Show.rateUnit(heat)}`] : [],
 			merged ? ` · ${Show.counted(merged, "sample", "samples")} of older windows have no exact time and are not in the map` : "");
 	}
 
@@ -351,7 +364,7 @@ const Charts = (() => {
 	}
 
 	return {
-		rowsFor, stepFor, columnFor, colourOf, width,
+		LEFT, rowsFor, stepFor, columnFor, colourOf, width, across, axis: drawAxis, firstAt,
 		onSelect: some => { listeners = some; },
 		isBusy: () => preview !== null,
 		setView: range => { view = range; drawTimeline(); drawHeat(); },

@@ -1,15 +1,17 @@
 // agent/http/page/page.js: shows what the state says: asks the daemon for what changed, and handles the controls.
 "use strict";
 (() => {
-	const { element, button, load } = Show;
+	const { element, button } = Show;
+	const { load } = Daemon;
 	const PRESETS = [[300, "5 min"], [900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "1 d"], [604800, "7 d"]];
-	const BY = [["comm", "process"], ["thread", "thread"], ["pid", "process id"], ["container_id", "container"], ["cgroup", "cgroup"], ["stop", "stop reason"]];
 	const LIVE_S = 5; // how often a live page asks again, at least
+	const RETRY_S = 3; // how often the page asks again when the daemon did not answer
 	const root = document.documentElement;
 
 	// ---- problems ------------------------------------------------------------------------
 
 	const problems = new Map();
+	const unanswered = new Set(); // what the daemon did not answer, or has nothing of yet: it is asked again
 	function problem(about, text) {
 		if (text)
 			problems.set(about, text);
@@ -19,16 +21,21 @@
 		$("problem").hidden = !texts.length;
 		$("problem").textContent = texts.join(" ");
 	}
+	// The daemon's sentences begin small and have no full stop.
+	const sentence = text => (text === "the history is empty" ? "Nothing is recorded yet: a daemon that has just started needs some seconds." : `${text.charAt(0).toUpperCase()}${text.slice(1).replace(/\.?$/, ".")}`);
 	// Run an asynchronous function, and show what goes wrong.
 	async function attempt(about, fn) {
 		try {
 			await fn();
+			unanswered.delete(about);
 			problem(about, "");
 		} catch (error) {
 			asked.delete(about);
-			if (about === "panel")
-				Panels.failed($(State.get().view));
-			problem(about, error.message);
+			if (about === "panel" || about === "graph")
+				Show.failed($(about === "panel" ? State.get().view : "graph"));
+			if (!error.isRefused || error.status === 404 || error.status === 503)
+				unanswered.add(about);
+			problem(about, error.isRefused ? sentence(error.message) : "The daemon does not answer. The page asks again every few seconds.");
 		}
 	}
 
@@ -56,6 +63,8 @@
 					s.mark ? load("mark", "/api/v1/timeline", marked) : null]);
 				Charts.setTimeline(data, mark);
 				drawLegend(data, mark);
+				shownType = data.type;
+				drawTypes();
 				if (data.series.length)
 					problem("ready", "");
 				root.dataset.timeline = all;
@@ -85,7 +94,8 @@
 			chips.push(element("button", { type: "button", title: "Take it away", onclick: () => State.change({ mark: "" }) },
 				...entry("mark", `${s.mark}: ${Show.percent(mark.series.reduce((sum, one) => sum + sumOf(one), 0), all)} ✕`)));
 		if (!data.series.length)
-			chips.push(element("span", {}, "Nothing was recorded in this time, or nothing passes the filters."));
+			chips.push(...s.labels.length ? [element("span", {}, "No sample of this time passes the filters."), button("All samples", () => State.change({ labels: [] }))]
+				: [element("span", {}, "No sample was recorded in this time.")]);
 		$("legend").replaceChildren(...chips);
 	}
 	function toggle(key, value) {
@@ -96,7 +106,7 @@
 	// ---- the flame graph: the page of offwind flamegraph, in a frame -----------------------
 
 	let frame = null, coming = null; // elements; coming: until the new one is drawn
-	let types = [], unwound = null; // what the frame says of its profile
+	let unwound = null; // what the frame says of its profile
 	const hashOf = s => `embed=&${s.graph === null ? (innerWidth >= 900 ? "table=" : "") : s.graph}`;
 
 	function drawGraph() {
@@ -114,7 +124,7 @@
 			const shown = coming || frame, want = hashOf(s);
 			if (shown && shown.dataset.hash !== want) {
 				shown.dataset.hash = want;
-				shown.contentWindow.location.replace(`${url}#${want}`);
+				shown.contentWindow.location.replace(`${shown.dataset.page}#${want}`);
 			}
 			return;
 		}
@@ -125,24 +135,29 @@
 		asked.set("graph", url);
 		asked.set("graph why", why(s));
 		coming?.remove();
-		coming = element("iframe", { src: `${url}#${hashOf(s)}`, title: "Flame graph and table of functions", class: "coming", "data-hash": hashOf(s) });
-		coming.addEventListener("load", arrived);
+		coming = null;
+		attempt("graph", async () => {
+			try {
+				arrive(await load("graph", "/api/v1/flamegraph", q), url);
+			} catch (error) {
+				if (error.isRefused) // what is shown is not what is asked for
+					frame = frame?.remove();
+				throw error;
+			}
+		});
+	}
+	// Show a page in a frame, behind the one that is there until it is drawn. Its address is one of this page's own, because a
+	// frame's request would have no token.
+	function arrive(page, url) {
+		const address = URL.createObjectURL(page), hash = hashOf(State.get());
+		coming = element("iframe", { src: `${address}#${hash}`, title: "Flame graph and table of functions", class: "coming", "data-hash": hash, "data-page": address, "data-url": url });
+		coming.addEventListener("load", () => URL.revokeObjectURL(address));
 		$("graph").append(coming);
 	}
 	// What the part below the charts shows, apart from how time goes by.
 	const why = s => State.format({ ...s, graph: null, view: "", mark: "" });
 	const isLookedAt = (e, about) => State.get().last > 0 && asked.get(about) === why(State.get()) && e?.matches(":hover, :focus, :focus-within");
 
-	// The frame has a page, or the daemon's sentence that says why there is none.
-	function arrived(event) {
-		const text = event.target.contentDocument?.contentType === "text/html" ? "" : event.target.contentDocument?.body?.textContent || "The daemon does not answer.";
-		problem("graph", text.trim());
-		if (text && event.target === coming) {
-			coming.remove();
-			coming = null;
-			$("graph").setAttribute("aria-busy", "false");
-		}
-	}
 	function fit(which, height) {
 		which.style.height = `${Math.round(Math.min(Math.max(320, height), Math.max(360, innerHeight - 24)))}px`;
 	}
@@ -156,9 +171,8 @@
 			coming = null;
 			frame.classList.remove("coming");
 			$("graph").setAttribute("aria-busy", "false");
-			$("graph").dataset.ready = frame.getAttribute("src");
-			({ types, unwound } = said);
-			offerTypes();
+			$("graph").dataset.ready = frame.dataset.url;
+			({ unwound } = said);
 			followTheme();
 			panel();
 		} else if (said.about === "height") {
@@ -172,14 +186,25 @@
 			$("timeline").scrollIntoView({ block: "nearest" });
 		}
 	});
-	function offerTypes() {
-		const { type } = State.get();
-		$("type-choice").hidden = types.length < 2;
-		$("type").replaceChildren(...types.map(name => element("option", { value: name }, name)));
-		$("type").value = type || types[0];
-	}
-
 	// ---- controls --------------------------------------------------------------------------
+
+	let keys = ["comm", "thread", "pid"], types = [], shownType = ""; // labels and types of samples that there are; the one that is shown
+	// Ask which there are; without an answer there is less to choose from.
+	function loadChoices() {
+		Promise.all([load("keys", "/api/v1/labels"), load("types", "/api/v1/query", "", "SELECT type FROM history.types ORDER BY id")]).then(replies => {
+			({ keys } = replies[0]);
+			types = replies[1].map(one => one.type);
+			drawTypes();
+			drawControls();
+			panel();
+		}, () => {});
+	}
+	function drawTypes() {
+		$("type-choice").hidden = types.length < 2;
+		if (types.length !== $("type").options.length)
+			$("type").replaceChildren(...types.map(name => element("option", { value: name }, name)));
+		$("type").value = State.get().type || shownType;
+	}
 
 	const preset = (seconds, s) => (s.last ? s.last === seconds : Math.abs(s.to - s.from - seconds) < 1);
 	$("presets").append(...PRESETS.map(([seconds, text]) => button(text, () => {
@@ -190,7 +215,6 @@
 		const s = State.get(), [from, to] = State.shown();
 		State.change(s.last ? { last: 0, from, to } : { last: Math.round(to - from), select: null });
 	});
-	$("by").append(...BY.map(([value, text]) => element("option", { value }, text)));
 	$("by").addEventListener("change", () => State.change({ by: $("by").value }));
 	$("type").addEventListener("change", () => State.change({ type: $("type").value }));
 
@@ -228,6 +252,8 @@
 	$("later").addEventListener("click", () => move(1));
 	$("clear").addEventListener("click", () => State.change({ select: null }));
 
+	$("pprof").addEventListener("click", () => attempt("download", () => Daemon.download("offwind.pb.gz", "/api/v1/profile", State.query(State.selected()))));
+
 	const COMPARE = [["", "nothing"], ["before", "the time before"], ["3600", "1 h before"], ["86400", "1 d before"], ["604800", "7 d before"]];
 	function drawCompare() {
 		const { base } = State.get(), options = [...COMPARE];
@@ -254,8 +280,9 @@
 		for (const one of $("presets").children)
 			one.setAttribute("aria-pressed", preset(+one.dataset.last, s));
 		$("live").setAttribute("aria-pressed", s.last > 0);
-		if (![...$("by").options].some(one => one.value === s.by))
-			$("by").append(element("option", { value: s.by }, s.by));
+		const by = Show.inOrder([...new Set([...keys, "stop", s.by])]);
+		if (String(by) !== String([...$("by").options].map(one => one.value)))
+			$("by").replaceChildren(...by.map(value => element("option", { value }, Show.labelName(value))));
 		$("by").value = s.by;
 		$("filters").replaceChildren(...s.labels.map(([key, value]) =>
 			button(`${key}=${value} ✕`, () => toggle(key, value), { title: "Take this filter away" })));
@@ -263,7 +290,7 @@
 		$("clear").disabled = !s.select;
 		drawCompare();
 		$("compare").title = base ? `Compared with ${Show.range([base.from, base.to])}` : "Draws one normalised difference of two times, or of two filters";
-		$("pprof").href = `/api/v1/profile?${State.query(selected)}`;
+		$("pprof").title = `For go tool pprof and other programs: ${$("range").textContent}${s.labels.length ? ", with the filters" : ""}`;
 		for (const tab of document.querySelectorAll("[role=tab]")) {
 			const on = tab.id === `tab-${s.view}`;
 			tab.setAttribute("aria-selected", on);
@@ -313,14 +340,15 @@
 
 	// ---- everything ------------------------------------------------------------------------
 
+	const PANELS = { ...Samples, ...Panels, ...Tables };
 	function panel() {
 		const s = State.get(), to = $(s.view);
-		if (!Panels[s.view])
+		if (!PANELS[s.view])
 			problem("panel", "");
-		if (!Panels[s.view] || (to.dataset.ready && isLookedAt(to, `${s.view} why`)))
+		if (!PANELS[s.view] || (to.dataset.ready && isLookedAt(to, `${s.view} why`)))
 			return;
 		asked.set(`${s.view} why`, why(s));
-		attempt("panel", () => Panels[s.view](to, { load, unwound, toggle }));
+		attempt("panel", () => PANELS[s.view](to, { unwound, toggle, types, keys: Show.inOrder(keys) }));
 	}
 	function draw() {
 		drawControls();
@@ -331,9 +359,9 @@
 	let next = 0;
 	setInterval(() => {
 		const s = State.get();
-		if (!s.last || document.hidden || Charts.isBusy() || Show.isBusy() || coming || Date.now() < next)
+		if (!(s.last || unanswered.size) || document.hidden || Charts.isBusy() || Daemon.isBusy() || coming || Date.now() < next)
 			return;
-		next = Date.now() + Math.max(LIVE_S, s.last / 300) * 1000;
+		next = Date.now() + (unanswered.size ? RETRY_S : Math.max(LIVE_S, s.last / 300)) * 1000;
 		State.tick();
 		draw();
 	}, 1000);
@@ -349,14 +377,14 @@
 	$("host").textContent = location.host;
 	State.onChange(draw);
 	seen = Charts.width();
-	fetch("/readyz").then(async reply => {
-		State.daemonSays(reply.headers.get("Date"));
+	// Whether something is recorded, which also tells the daemon's time; then all the rest.
+	load("ready", "/readyz").catch(error => {
+		if (error.isRefused)
+			problem("ready", `Nothing is recorded at the moment: ${error.message}.`);
+	}).then(() => {
 		State.tick();
 		draw();
-		if (!reply.ok)
-			problem("ready", `Nothing is recorded at the moment: ${(await reply.text()).trim()}.`);
-	}, () => {
-		draw();
+		loadChoices();
 	});
 	followTheme();
 	root.dataset.ready = "";

@@ -1,5 +1,5 @@
-// agent/http/page/show.js: elements, requests, and numbers and times as texts. Names from the machine are always
-// set as text, never as markup.
+// agent/http/page/show.js: elements and tables, numbers and times as texts. Names from the machine are always set as text,
+// never as markup.
 "use strict";
 const $ = id => document.getElementById(id);
 
@@ -16,35 +16,6 @@ const Show = (() => {
 		return e;
 	}
 	const button = (text, onclick, attributes = {}) => element("button", { type: "button", onclick, ...attributes }, text);
-
-	// ---- requests --------------------------------------------------------------------
-
-	const running = new Map();
-	// Request JSON. A newer request of the same name ends this one, which then never resolves. Throws an Error with the
-	// daemon's sentence.
-	async function load(name, path, query) {
-		running.get(name)?.abort();
-		const stop = new AbortController();
-		running.set(name, stop);
-		let reply = null, body = "";
-		try {
-			reply = await fetch(`${path}?${query}`, { signal: stop.signal });
-			if (reply.headers.has("Date"))
-				State.daemonSays(reply.headers.get("Date"));
-			body = await (reply.ok ? reply.json() : reply.text());
-		} catch (error) {
-			reply = null;
-		}
-		if (stop.signal.aborted)
-			return new Promise(() => {});
-		running.delete(name);
-		if (!reply?.ok)
-			throw new Error(reply ? body.trim() : "The daemon does not answer.");
-		return body;
-	}
-
-	// Return whether a reply is outstanding.
-	const isBusy = () => running.size > 0;
 
 	// ---- numbers ---------------------------------------------------------------------
 
@@ -107,5 +78,58 @@ const Show = (() => {
 		return texts.join(" ");
 	}
 
-	return { element, button, load, isBusy, value, rate, rateUnit, few, number, counted, percent, day, clock, digitsFor, range, length };
+	// ---- tables ----------------------------------------------------------------------
+
+	// Attributes of cells with numbers.
+	const numeric = { class: "number" };
+	// Roles are said, because in a narrow window rows are shown as blocks, which have none.
+	const cells = (name, role, values) => element("tr", { role: "row" }, ...values.map(([text, attributes = {}]) => element(name, { role, ...attributes }, ...[text].flat())));
+	// Return a table. A cell is [what is in it, attributes]; what is in it: a text, an element, or a list of them.
+	function table(head, rows, attributes = {}) {
+		return element("div", { class: "wide", ...attributes }, element("table", { role: "table" },
+			element("thead", { role: "rowgroup" }, cells("th", "columnheader", head.map(([text, more]) => [text, { scope: "col", ...more }]))),
+			element("tbody", { role: "rowgroup" }, ...rows.map(row => cells("td", "cell", row)))));
+	}
+	function bar(part, whole, bad) {
+		const e = element("span", { class: bad ? "bar bad" : "bar", "aria-hidden": "true" });
+		e.style.width = `${Math.round(whole ? (140 * part) / whole : 0)}px`;
+		return e;
+	}
+	const p = (...parts) => element("p", {}, ...parts);
+	const link = (text, state, attributes = {}) => element("a", { href: `#${State.format({ ...State.get(), ...state })}`, ...attributes }, text);
+	const fileName = path => path.split("/").pop() || "no module";
+
+	// ---- panels ----------------------------------------------------------------------
+
+	// Return whether a panel shows something else than this, and nothing asks for this yet. done is called when it is shown,
+	// or failed.
+	function isNew(to, key) {
+		if (to.dataset.ready === key || to.dataset.asking === key)
+			return false;
+		to.dataset.asking = key;
+		to.setAttribute("aria-busy", "true");
+		return true;
+	}
+	function failed(to) {
+		delete to.dataset.asking;
+		to.setAttribute("aria-busy", "false");
+	}
+	function done(to, key, ...children) {
+		const held = to.contains(document.activeElement), { id } = document.activeElement;
+		to.replaceChildren(...children);
+		to.dataset.ready = key;
+		failed(to);
+		// What had the focus is another element now.
+		if (held)
+			(to.contains($(id)) ? $(id) : to.querySelector("h2[tabindex]") || to).focus({ preventScroll: true });
+	}
+
+	// ---- labels ----------------------------------------------------------------------
+
+	const LABELS = { comm: "process", thread: "thread", unit: "unit", container_id: "container", user: "user", exe: "executable", "service.name": "service", pid: "process id", tid: "thread id", stop: "stop reason" };
+	const labelName = key => LABELS[key] || key;
+	// Return the keys in the order in which they are offered.
+	const inOrder = keys => [...Object.keys(LABELS).filter(key => keys.includes(key)), ...keys.filter(key => !LABELS[key])];
+
+	return { element, button, table, bar, p, link, fileName, isNew, done, failed, numeric, labelName, inOrder, value, rate, rateUnit, few, number, counted, percent, day, clock, digitsFor, range, length };
 })();

@@ -10,13 +10,15 @@
 //   base=SECONDS, base=before, base=FROM~TO with base_label=KEY=VALUE: what the selection is compared with
 //   mark=FUNCTION     the function that the timeline shows
 //   view=, thread=, key=   the open tab, its thread, its label
+//   sample=TIME_NS.PID.TID, after=SECONDS   the sample that is explained, where the list of samples begins
+//   file=BUILD-ID, pc=HEX, find=TEXT   the unwind table, the address in it, the files that are listed
 //   graph=            the state of the flame graph, as that page's own address has it
 "use strict";
 const State = (() => {
 	const DEFAULT = { last: 300, from: 0, to: 0, select: null, by: "comm", type: "", labels: [], base: null, mark: "",
-		view: "graph", thread: "", key: "comm", graph: null };
-	const VIEWS = ["graph", "samples", "threads", "labels", "complete"];
-	const TEXTS = ["by", "type", "mark", "view", "thread", "key"];
+		view: "graph", thread: "", key: "comm", sample: "", after: "", file: "", pc: "", find: "", graph: null };
+	const VIEWS = ["graph", "samples", "threads", "labels", "complete", "unwind"];
+	const TEXTS = ["by", "type", "mark", "view", "thread", "key", "sample", "after", "file", "pc", "find"];
 	const SHORTEST = 0.001;
 
 	const seconds = t => String(Math.round(t * 1e6) / 1e6);
@@ -83,7 +85,9 @@ const State = (() => {
 	// before it.
 	function change(members, sameStep = false) {
 		const before = format(state);
-		state = { ...state, ...members };
+		// A sample, and a place in the list of samples, belong to the time and the filters in which they were chosen.
+		const forgotten = ["select", "from", "last", "labels", "type"].some(key => key in members) ? { sample: "", after: "" } : {};
+		state = { ...state, ...forgotten, ...members };
 		const text = format(state);
 		if (text !== before)
 			history[sameStep ? "replaceState" : "pushState"](null, "", `#${text}`);
