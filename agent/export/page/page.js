@@ -199,7 +199,7 @@
 	// upward: it shows the callers of a function, which is at its bottom.
 	function makePane(chartElement, upward) {
 		const chart = flamegraph.default();
-		let zoomed = 0, focused = 0, drawn = new Map(), width = 0;
+		let zoomed = 0, focused = 0, drawn = new Map(), width = 0, narrow = 0; // narrow: frames that are not drawn
 		let tree, parent, end, depth, frame, n, now, base, nowTotal, baseTotal, guessed, anyGuessed; // parts of the view
 		const nameOf = i => Model.nameOfFrame(frame[i]);
 		const moduleOf = i => Model.moduleOfFrame(frame[i]);
@@ -257,13 +257,18 @@
 		// enough.
 		function visible() {
 			const least = (NARROWEST * weight(zoomed)) / width;
+			narrow = 0;
 			const item = i => ({ node: i, name: labelOf(i), value: weight(i), children: [] });
 			const top = item(zoomed), todo = [top];
 			for (let at; (at = todo.pop()); ) {
 				const last = end[at.node];
 				for (let j = at.node + 1; j < last; j = end[j]) {
-					if (!(weight(j) > 0) || weight(j) < least)
+					if (!(weight(j) > 0))
 						continue;
+					if (weight(j) < least) {
+						narrow += end[j] - j;
+						continue;
+					}
 					const child = item(j);
 					at.children.push(child);
 					todo.push(child);
@@ -322,6 +327,8 @@
 			else
 				d3.select(chartElement).datum(data).call(chart);
 			chartElement.firstChild.setAttribute("role", "presentation");
+			if (!upward)
+				$("narrow").textContent = narrow ? `${counted(narrow, "frame is", "frames are")} narrower than a pixel here, and not drawn: enlarge a frame, search, or see the table.` : "";
 			decorate();
 			setFocus(drawn.has(focused) ? focused : zoomed, held);
 			remember();

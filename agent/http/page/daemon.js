@@ -71,8 +71,8 @@ const Daemon = (() => {
 		setTimeout(() => URL.revokeObjectURL(address), 60000);
 	}
 
-	// Return whether a reply is outstanding.
-	const isBusy = () => running.size > 0;
+	// Return whether a reply is outstanding; names: one of these.
+	const isBusy = (...names) => (names.length ? names.some(name => running.has(name)) : running.size > 0);
 
 	return { load, download, isBusy };
 })();

@@ -68,7 +68,7 @@
 				if (data.series.length)
 					problem("ready", "");
 				root.dataset.timeline = all;
-			});
+			}).then(drawBelow);
 		const heat = State.query(aligned(shown, column), { step: column * 1000, rows: Charts.rowsFor(column) });
 		if (isNew("heatmap", String(heat)))
 			attempt("heatmap", async () => {
@@ -76,7 +76,7 @@
 				root.dataset.heatmap = heat;
 				if (Charts.rowsFor(column) !== +heat.get("rows"))
 					drawCharts();
-			});
+			}).then(drawBelow);
 	}
 	const sumOf = one => one.values.reduce((a, b) => a + b, 0);
 	const nameOf = value => value || "(none)";
@@ -350,11 +350,22 @@
 		asked.set(`${s.view} why`, why(s));
 		attempt("panel", () => PANELS[s.view](to, { unwound, toggle, types, keys: Show.inOrder(keys) }));
 	}
+	// What is below the charts comes after them: they are what is seen first, and the list of samples begins where
+	// the timeline does.
+	function drawBelow() {
+		const to = $(State.get().view);
+		if (Daemon.isBusy("timeline", "heatmap")) {
+			if (!to.firstChild)
+				to.setAttribute("aria-busy", "true");
+			return;
+		}
+		drawGraph();
+		panel();
+	}
 	function draw() {
 		drawControls();
 		drawCharts();
-		drawGraph();
-		panel();
+		drawBelow();
 	}
 	let next = 0;
 	setInterval(() => {

@@ -101,19 +101,14 @@ const Show = (() => {
 
 	// ---- panels ----------------------------------------------------------------------
 
-	// Return whether a panel shows something else than this, and nothing asks for this yet. done is called when it is shown,
-	// or failed.
+	// Return whether a panel shows something else than this. done is called when it is shown, or failed.
 	function isNew(to, key) {
-		if (to.dataset.ready === key || to.dataset.asking === key)
+		if (to.dataset.ready === key)
 			return false;
-		to.dataset.asking = key;
 		to.setAttribute("aria-busy", "true");
 		return true;
 	}
-	function failed(to) {
-		delete to.dataset.asking;
-		to.setAttribute("aria-busy", "false");
-	}
+	const failed = to => to.setAttribute("aria-busy", "false");
 	function done(to, key, ...children) {
 		const held = to.contains(document.activeElement), { id } = document.activeElement;
 		to.replaceChildren(...children);
