@@ -29,7 +29,6 @@ struct loaded_rows {
 
 /* What is known of a node. */
 struct node_use {
-	uint32_t sum;	   /* index + 1, of samples without labels and times; 0: none */
 	uint32_t location; /* in the profile, + 1; 0: not loaded */
 	size_t parent;	   /* index in the cache, + 1; 0: the node is outermost, or not loaded */
 };
@@ -52,6 +51,12 @@ struct reading {
 	int64_t *values; /* n_types of the profile for each sum */
 	size_t room_values;
 	struct uw_hash_index by_sum;
+	/*
+	 * Of samples without labels and times: by index in the cache of nodes, index in sums + 1; 0:
+	 * none. They are apart from uses, so that what each group of samples asks for is small.
+	 */
+	uint32_t *stack_sums;
+	size_t n_stack_sums;
 	uint32_t sum_without_frames; /* index + 1 */
 	struct node_use *uses;	     /* as the cache of nodes */
 	size_t n_uses;
@@ -311,25 +316,44 @@ static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
 	return 0;
 }
 
+/* Find where the sum of samples of which only the stacks matter has its index, and read the node. */
+static int place_of_sum(struct reading *r, int64_t node, uint32_t **out)
+{
+	size_t index;
+	int err;
+
+	if (!node) {
+		*out = &r->sum_without_frames;
+		return 0;
+	}
+	err = history_node(r->h, node, &index);
+	if (!err)
+		err = reserve_known(&r->stack_sums, &r->n_stack_sums, index);
+	if (!err)
+		*out = &r->stack_sums[index];
+	return err;
+}
+
 /* Find or add the sum of samples of which only the stacks matter. */
 static int sum_of_stack(struct reading *r, const struct sum *key, uint32_t *out)
 {
-	uint32_t *sum = &r->sum_without_frames;
+	uint32_t *sum;
 	size_t index;
-	int err = key->node ? find_node(r, (int64_t)key->node, &index) : 0;
+	int err;
 
-	if (err)
-		return err;
-	if (key->node)
-		sum = &r->uses[index].sum;
-	if (!*sum) {
-		err = new_sum(r, key, out);
-		if (err)
-			return err;
-		*sum = *out + 1;
+	if (history_node_place(r->h, (int64_t)key->node, &index) && index < r->n_stack_sums &&
+	    r->stack_sums[index]) {
+		*out = r->stack_sums[index] - 1;
+		return 0;
 	}
-	*out = *sum - 1;
-	return 0;
+	err = place_of_sum(r, (int64_t)key->node, &sum);
+	if (!err && !*sum) {
+		err = new_sum(r, key, out);
+		*sum = err ? 0 : *out + 1;
+	}
+	if (!err)
+		*out = *sum - 1;
+	return err;
 }
 
 static int sum_of_all(struct reading *r, const struct sum *key, uint32_t *out)
@@ -636,6 +660,7 @@ static void fini(struct reading *r)
 	free(r->values);
 	uw_hash_fini(&r->by_sum);
 	free(r->uses);
+	free(r->stack_sums);
 	free(r->frames);
 	free(r->functions);
 	free_rows(&r->modules);

@@ -126,26 +126,31 @@ static int add_chunk(struct history_rows *r, const struct kind *kind, int64_t nu
 	return 0;
 }
 
-static int find_chunk(struct history_rows *r, const struct kind *kind, int64_t number, size_t *out)
+static bool has_chunk(struct history_rows *r, int64_t number, size_t *out)
 {
-	uint64_t hash;
 	uint32_t at;
 
-	if (r->n_chunks && r->numbers[r->last] == number) {
-		*out = r->last;
-		return 0;
+	if (!r->n_chunks || r->numbers[r->last] != number) {
+		at = UW_HASH_FIND(i, &r->by_number, hash_u64(0, (uint64_t)number),
+				  r->numbers[i] == number);
+		if (at == UW_HASH_NONE)
+			return false;
+		r->last = at;
 	}
-	hash = hash_u64(0, (uint64_t)number);
-	at = UW_HASH_FIND(i, &r->by_number, hash, r->numbers[i] == number);
-	if (at == UW_HASH_NONE) {
-		int err = add_chunk(r, kind, number, hash);
+	*out = r->last;
+	return true;
+}
 
-		if (err)
-			return err;
-		at = (uint32_t)r->n_chunks - 1;
-	}
-	*out = r->last = at;
-	return 0;
+static int find_chunk(struct history_rows *r, const struct kind *kind, int64_t number, size_t *out)
+{
+	int err = 0;
+
+	if (has_chunk(r, number, out))
+		return 0;
+	err = add_chunk(r, kind, number, hash_u64(0, (uint64_t)number));
+	if (!err)
+		*out = r->last = r->n_chunks - 1;
+	return err;
 }
 
 /* Drop the chunk that was added last: the database has no rows there. */
@@ -203,6 +208,16 @@ static void clear(struct history_rows *r)
 int history_node(struct history *h, int64_t id, size_t *index)
 {
 	return find(h, &h->nodes, &nodes, id, index);
+}
+
+bool history_node_place(struct history *h, int64_t id, size_t *index)
+{
+	size_t chunk;
+
+	if (id <= 0 || !has_chunk(&h->nodes, id / ROWS_IN_CHUNK, &chunk))
+		return false;
+	*index = chunk * ROWS_IN_CHUNK + (size_t)(id % ROWS_IN_CHUNK);
+	return true;
 }
 
 int history_frame(struct history *h, int64_t id, size_t *index)

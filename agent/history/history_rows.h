@@ -58,6 +58,9 @@ int history_node(struct history *h, int64_t id, size_t *index);
 int history_frame(struct history *h, int64_t id, size_t *index);
 int history_function(struct history *h, int64_t id, size_t *index);
 
+/* Find a node as history_node, if its neighbours are cached; whether it is there itself is not known. */
+bool history_node_place(struct history *h, int64_t id, size_t *index);
+
 /* Borrowed until a row is looked up. */
 const struct history_node *history_nodes(const struct history *h);
 const struct history_frame *history_frames(const struct history *h);
