@@ -34,12 +34,11 @@ CREATE TABLE frames (
 	UNIQUE (module, address, variant)
 ) STRICT;
 
--- Stacks share their callers: a stack is the node of its innermost frame. A parent's id is below its children's.
-CREATE TABLE nodes (
-	id INTEGER PRIMARY KEY AUTOINCREMENT,
-	parent INTEGER NOT NULL, -- 0: the frame is outermost
-	frame INTEGER NOT NULL,
-	UNIQUE (parent, frame)
+-- Stacks share their callers: a stack is the node of its innermost frame. 256 nodes are one row: that with
+-- id n has the nodes n * 256 + 1 to n * 256 + 256. A parent's id is below its children's.
+CREATE TABLE node_pages (
+	id INTEGER PRIMARY KEY,
+	nodes BLOB NOT NULL -- schema/node_blob.h; or stack(node) and function(node)
 ) STRICT;
 
 -- All labels of samples but pid and tid, as a JSON object with sorted keys.
@@ -63,7 +62,7 @@ CREATE TABLE windows (
 	end_ns INTEGER NOT NULL CHECK (end_ns >= start_ns),
 	level INTEGER NOT NULL,
 	n_samples INTEGER NOT NULL,
-	samples BLOB NOT NULL -- schema/window_blob.h; or history_samples(id)
+	samples BLOB NOT NULL -- schema/window_blob.h; or the virtual table samples
 ) STRICT;
 CREATE INDEX windows_time ON windows (end_ns, start_ns, level);
 

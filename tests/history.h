@@ -3,9 +3,11 @@
 #define TESTS_HISTORY_H
 
 #include "agent/history/history.h"
+#include "agent/history/history_nodes.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,27 +201,129 @@ static inline void db_remove(void)
 	}
 }
 
-/* Run statements on a connection of their own. */
+/*
+ * Give a connection a temporary table nodes (id, parent, frame) with the nodes of all pages, or write what
+ * such a table has into pages again. Nodes that are not sound are packed as they are.
+ */
+static inline void db_unpack_nodes(sqlite3 *db)
+{
+	struct history_node nodes[NODES_IN_PAGE];
+	sqlite3_stmt *pages, *insert;
+
+	if (sqlite3_exec(db,
+			 "CREATE TEMP TABLE nodes (id INTEGER PRIMARY KEY, parent INTEGER, frame "
+			 "INTEGER)",
+			 NULL, NULL, NULL) != SQLITE_OK ||
+	    sqlite3_prepare_v2(db, "INSERT INTO temp.nodes VALUES (?1, ?2, ?3)", -1, &insert,
+			       NULL) != SQLITE_OK)
+		abort();
+	if (sqlite3_prepare_v2(db, "SELECT id, nodes FROM main.node_pages", -1, &pages, NULL) ==
+	    SQLITE_OK) {
+		while (sqlite3_step(pages) == SQLITE_ROW) {
+			int64_t page = sqlite3_column_int64(pages, 0);
+			size_t n;
+
+			(void)history_unpack_nodes(page, sqlite3_column_blob(pages, 1),
+						   (size_t)sqlite3_column_bytes(pages, 1), nodes,
+						   &n);
+			for (size_t i = 0; i < n; i++) {
+				int64_t id = page * NODES_IN_PAGE + (int64_t)i + 1;
+
+				if (!nodes[i].frame)
+					continue;
+				db_bind_numbers(
+					insert,
+					(const int64_t[]){ id, nodes[i].up ? id - nodes[i].up : 0,
+							   nodes[i].frame },
+					3);
+				(void)sqlite3_step(insert);
+				(void)sqlite3_reset(insert);
+			}
+		}
+	}
+	(void)sqlite3_finalize(pages);
+	(void)sqlite3_finalize(insert);
+}
+
+static inline void db_write_page(sqlite3 *db, int64_t page, struct history_bytes *bytes)
+{
+	sqlite3_stmt *stmt;
+
+	if (sqlite3_prepare_v2(db, "INSERT INTO main.node_pages VALUES (?1, ?2)", -1, &stmt,
+			       NULL) != SQLITE_OK)
+		abort();
+	(void)sqlite3_bind_int64(stmt, 1, page);
+	db_bind_bytes(stmt, 2, bytes->bytes, bytes->size);
+	if (bytes->size && sqlite3_step(stmt) != SQLITE_DONE)
+		abort();
+	(void)sqlite3_finalize(stmt);
+	bytes->size = 0;
+}
+
+static inline void db_pack_nodes(sqlite3 *db)
+{
+	struct history_bytes bytes = { .bytes = NULL };
+	int64_t page = -1, last = 0;
+	sqlite3_stmt *stmt;
+	int err = 0;
+
+	if (sqlite3_exec(db, "DELETE FROM main.node_pages", NULL, NULL, NULL) != SQLITE_OK ||
+	    sqlite3_prepare_v2(db, "SELECT id, parent, frame FROM temp.nodes ORDER BY id", -1,
+			       &stmt, NULL) != SQLITE_OK)
+		abort();
+	while (sqlite3_step(stmt) == SQLITE_ROW) {
+		int64_t id = sqlite3_column_int64(stmt, 0), parent = sqlite3_column_int64(stmt, 1);
+
+		if (page != history_node_page(id)) {
+			db_write_page(db, page, &bytes);
+			page = history_node_page(id);
+			last = page * NODES_IN_PAGE;
+		}
+		if (id > last + 1) { /* deleted ones */
+			history_put_uleb(&bytes, 0, &err);
+			history_put_uleb(&bytes, (uint64_t)(id - last - 1), &err);
+		}
+		history_put_uleb(&bytes, (uint64_t)sqlite3_column_int64(stmt, 2), &err);
+		history_put_uleb(&bytes, parent ? (uint64_t)id - (uint64_t)parent : 0, &err);
+		last = id;
+	}
+	db_write_page(db, page, &bytes);
+	(void)sqlite3_finalize(stmt);
+	free(bytes.bytes);
+	if (err)
+		abort();
+}
+
+/* Run statements on a connection of their own, which has a table nodes that can be changed, too. */
 static inline int db_sql(const char *text)
 {
+	const bool nodes = strstr(text, "nodes");
 	sqlite3 *db;
 	int rc = sqlite3_open(db_name, &db);
 
+	if (rc == SQLITE_OK && nodes)
+		db_unpack_nodes(db);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_exec(db, text, NULL, NULL, NULL);
 	if (rc != SQLITE_OK)
 		(void)printf("%s: %s\n", text, sqlite3_errmsg(db));
+	if (rc == SQLITE_OK && nodes)
+		db_pack_nodes(db);
 	sqlite3_close(db);
 	return rc;
 }
 
+/* Return the number that a query gives, which may be about nodes. */
 static inline int64_t db_count(const char *text)
 {
 	sqlite3 *db;
 	int64_t n = -1;
 
-	if (sqlite3_open(db_name, &db) == SQLITE_OK)
+	if (sqlite3_open(db_name, &db) == SQLITE_OK) {
+		if (strstr(text, "nodes"))
+			db_unpack_nodes(db);
 		n = db_number(db, text);
+	}
 	sqlite3_close(db);
 	return n;
 }

@@ -40,8 +40,9 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[ADD_FRAME] = "INSERT INTO frames (module, address, variant, lines)"
 		      " VALUES (?1, ?2, ?3, ?4)",
 	[NAME_FRAME] = "UPDATE frames SET lines = ?2 WHERE id = ?1",
-	[FIND_NODE] = "SELECT id FROM nodes WHERE parent = ?1 AND frame = ?2",
-	[ADD_NODE] = "INSERT INTO nodes (parent, frame) VALUES (?1, ?2)",
+	[LAST_NODE_PAGE] = "SELECT coalesce(max(id), -1) FROM node_pages",
+	[WRITE_NODES] = "INSERT OR REPLACE INTO node_pages (id, nodes) VALUES (?1, ?2)",
+	[DELETE_NODES] = "DELETE FROM node_pages WHERE id = ?1",
 	[FIND_LABELS] = "SELECT id FROM labels WHERE labels = ?1",
 	[ADD_LABELS] = "INSERT INTO labels (labels) VALUES (?1)",
 	[FIND_TYPE] = "SELECT id FROM types WHERE type = ?1 AND unit = ?2",
@@ -55,7 +56,7 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[READ_TOTALS] = "SELECT what, reason, n FROM totals ORDER BY what, reason",
 	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples FROM windows"
 			 " WHERE end_ns > ?1 AND start_ns < ?2 ORDER BY end_ns",
-	[READ_NODES] = "SELECT id, parent, frame FROM nodes WHERE id BETWEEN ?1 AND ?2",
+	[READ_NODES] = "SELECT nodes FROM node_pages WHERE id = ?1",
 	[READ_FRAMES] = "SELECT id, module, address, lines FROM frames WHERE id BETWEEN ?1"
 			" AND ?2",
 	[READ_MODULE] = "SELECT path, build_id, off, start, \"limit\" FROM modules WHERE id = ?1",
@@ -95,15 +96,13 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[MERGE_COUNTERS] = "INSERT INTO counters (window, what, reason, n)"
 			   " SELECT ?1, what, reason, n FROM counters WHERE window = ?2"
 			   " ON CONFLICT DO UPDATE SET n = n + excluded.n",
-	[LAST_NODE] = "SELECT coalesce(max(id), 0) FROM nodes",
 	[SWEEP_WINDOWS] = "SELECT id, samples FROM windows WHERE id > ?1 ORDER BY id",
-	[SWEEP_NODES] = "SELECT id FROM nodes WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3",
-	[SWEEP_NEW_NODES] = "SELECT frame FROM nodes WHERE id > ?1",
+	[SWEEP_NODES] = "SELECT id, nodes FROM node_pages WHERE id > ?1 ORDER BY id LIMIT 1",
+	[SWEEP_NEW_NODES] = "SELECT id, nodes FROM node_pages WHERE id >= ?1",
 	[SWEEP_FRAMES] = "SELECT id, module, lines FROM frames",
 	[SWEEP_MODULES] = "SELECT id FROM modules",
 	[SWEEP_FUNCTIONS] = "SELECT id FROM functions",
 	[SWEEP_LABELS] = "SELECT id FROM labels",
-	[SWEEP_NODE] = "DELETE FROM nodes WHERE id = ?1",
 	[SWEEP_FRAME] = "DELETE FROM frames WHERE id = ?1",
 	[SWEEP_MODULE] = "DELETE FROM modules WHERE id = ?1",
 	[SWEEP_FUNCTION] = "DELETE FROM functions WHERE id = ?1",
@@ -250,6 +249,7 @@ void history_close(struct history *h)
 	(void)sqlite3_close(h->db);
 	history_clear_nodes(h);
 	history_clear_names(h);
+	history_nodes_forget(h);
 	history_sweep_free(h->sweep);
 	free(h->path);
 	free(h);

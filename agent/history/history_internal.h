@@ -3,6 +3,7 @@
 #define AGENT_HISTORY_HISTORY_INTERNAL_H
 
 #include "agent/history/history.h"
+#include "agent/history/history_nodes.h"
 #include "agent/history/history_rows.h"
 #include "agent/history/samples.h"
 #include "agent/store/db.h"
@@ -18,8 +19,9 @@ enum history_statement {
 	FIND_FRAME,
 	ADD_FRAME,
 	NAME_FRAME,
-	FIND_NODE,
-	ADD_NODE,
+	LAST_NODE_PAGE,
+	WRITE_NODES,
+	DELETE_NODES,
 	FIND_LABELS,
 	ADD_LABELS,
 	FIND_TYPE,
@@ -54,7 +56,6 @@ enum history_statement {
 	FIRST_BELOW,
 	MERGE_WINDOWS,
 	MERGE_COUNTERS,
-	LAST_NODE,
 	SWEEP_WINDOWS,
 	SWEEP_NODES,
 	SWEEP_NEW_NODES,
@@ -62,7 +63,6 @@ enum history_statement {
 	SWEEP_MODULES,
 	SWEEP_FUNCTIONS,
 	SWEEP_LABELS,
-	SWEEP_NODE,
 	SWEEP_FRAME,
 	SWEEP_MODULE,
 	SWEEP_FUNCTION,
@@ -74,7 +74,9 @@ enum history_statement {
 #define HISTORY_UNSWEPT "unswept"  /* windows were deleted since the last sweep began */
 #define HISTORY_SWEPT	"swept_ns" /* when the last sweep ended, since 1970 */
 
-#define HISTORY_RENAMED "renamed" /* how often frames got other names */
+#define HISTORY_RENAMED	  "renamed"   /* how often frames got other names */
+#define HISTORY_LAST_NODE "last_node" /* the id of the last node that there ever was */
+#define HISTORY_DELETIONS "deletions" /* how often nodes were deleted */
 
 struct history_sweep;
 
@@ -85,6 +87,7 @@ struct history {
 	char type[64], unit[64]; /* of the last scan */
 	struct history_rows nodes, frames, functions;
 	struct strings texts;	     /* of functions */
+	struct history_known known;  /* nodes, for a writer */
 	int64_t renamed;	     /* of HISTORY_RENAMED when frames were cached */
 	struct history_sweep *sweep; /* NULL: none is going on */
 	uint64_t step_ns;	     /* how long a step of it may take */

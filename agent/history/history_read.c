@@ -11,9 +11,6 @@
 
 enum { HISTORY_TYPES = 1024 }; /* sample types that a history can have */
 
-/* More rows than these are not cached from one call to the next: about 80 MiB, and as much of names. */
-enum { CACHED_NODES = 4194304, CACHED_NAMES = 524288 };
-
 /* A row whose contents are in the profile already. */
 struct loaded {
 	int64_t row;
@@ -30,7 +27,7 @@ struct loaded_rows {
 /* What is known of a node. */
 struct node_use {
 	uint32_t location; /* in the profile, + 1; 0: not loaded */
-	size_t parent;	   /* index in the cache, + 1; 0: the node is outermost, or not loaded */
+	uint32_t parent;   /* index in the cache, + 1; 0: the node is outermost, or not loaded */
 };
 
 /* Samples that are counted together. */
@@ -68,6 +65,9 @@ struct reading {
 	struct stacks_label pid, tid, time; /* without their numbers */
 	uint32_t *ids;			    /* of one sample */
 	size_t room_ids;
+	struct {
+		const char *from, *to;
+	} file;			   /* of the last function: as it is cached, and in the profile */
 	struct stacks_line *lines; /* of one location */
 	size_t room_lines;
 };
@@ -165,7 +165,7 @@ static int reserve_known(uint32_t **known, size_t *n, size_t index)
 static int load_function(struct reading *r, int64_t row, uint32_t *out)
 {
 	const struct history_function *from;
-	struct stacks_function f = { .name = NULL };
+	struct stacks_function f;
 	size_t index;
 	int err = history_function(r->h, row, &index);
 
@@ -175,11 +175,17 @@ static int load_function(struct reading *r, int64_t row, uint32_t *out)
 		return err;
 	if (!r->functions[index]) {
 		from = &history_functions(r->h)[index];
-		f.name = stacks_text(r->s, from->name);
-		f.system_name = stacks_text(r->s, from->system_name);
-		f.file = stacks_text(r->s, from->file);
-		f.start_line = from->start_line;
-		f.placed = from->placed;
+		if (from->file != r->file.from) {
+			r->file.from = from->file;
+			r->file.to = stacks_sanitized_text(r->s, from->file);
+		}
+		f = (struct stacks_function){ .name = stacks_sanitized_text(r->s, from->name),
+					      .file = r->file.to,
+					      .start_line = from->start_line,
+					      .placed = from->placed };
+		f.system_name = from->system_name == from->name
+					? f.name
+					: stacks_sanitized_text(r->s, from->system_name);
 		*out = f.name && f.system_name && f.file ? stacks_function(r->s, &f) : UW_HASH_NONE;
 		if (*out == UW_HASH_NONE)
 			return -ENOMEM;
@@ -214,8 +220,13 @@ static int load_frame(struct reading *r, int64_t row, uint32_t *out)
 	struct stacks_location l = { .address = 0 };
 	const struct history_frame *frame;
 	size_t index;
-	int err = history_frame(r->h, row, &index);
+	int err;
 
+	if (history_frame_place(r->h, row, &index) && index < r->n_frames && r->frames[index]) {
+		*out = r->frames[index] - 1;
+		return 0;
+	}
+	err = history_frame(r->h, row, &index);
 	if (!err)
 		err = reserve_known(&r->frames, &r->n_frames, index);
 	if (err)
@@ -243,6 +254,8 @@ static int find_node(struct reading *r, int64_t row, size_t *index)
 	size_t before = r->n_uses;
 	int err = history_node(r->h, row, index);
 
+	if (!err && *index >= UINT32_MAX)
+		err = -EFBIG;
 	if (!err)
 		err = array_reserve(r->uses, *index + 1, r->n_uses);
 	if (!err && r->n_uses > before)
@@ -258,12 +271,12 @@ static int load_node(struct reading *r, size_t index)
 	size_t parent = 0;
 	int err = load_frame(r, node.frame, &location);
 
-	if (!err && node.parent)
-		err = find_node(r, node.parent, &parent);
+	if (!err && node.up)
+		err = find_node(r, history_node_id(r->h, index) - node.up, &parent);
 	if (err)
 		return err;
 	r->uses[index].location = location + 1;
-	r->uses[index].parent = node.parent ? parent + 1 : 0;
+	r->uses[index].parent = node.up ? (uint32_t)parent + 1 : 0;
 	return 0;
 }
 
@@ -653,6 +666,38 @@ static int add_sample(struct reading *r, size_t index)
 				r->values + index * r->s->n_types);
 }
 
+/* A sum and its node, to be sorted. */
+struct place {
+	uint64_t node;
+	size_t sum;
+};
+
+static int compare_places(const void *a, const void *b) /* for qsort */
+{
+	const struct place *x = a, *y = b;
+
+	return (x->node > y->node) - (x->node < y->node);
+}
+
+/*
+ * Add all sums to the profile, by their nodes: what is known of nodes that were stored together is
+ * together in memory, too, and then it is in the CPU's caches.
+ */
+static int add_all_samples(struct reading *r)
+{
+	struct place *places = calloc(r->n_sums + 1, sizeof(*places));
+	int err = places ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < r->n_sums; i++)
+		places[i] = (struct place){ .node = r->sums[i].node, .sum = i };
+	if (!err)
+		qsort(places, r->n_sums, sizeof(*places), compare_places);
+	for (size_t i = 0; !err && i < r->n_sums; i++)
+		err = add_sample(r, places[i].sum);
+	free(places);
+	return err;
+}
+
 static void fini(struct reading *r)
 {
 	free(r->type_of);
@@ -668,10 +713,7 @@ static void fini(struct reading *r)
 	free(r->label_ids);
 	free(r->ids);
 	free(r->lines);
-	if (r->h->nodes.n_chunks > CACHED_NODES / ROWS_IN_CHUNK)
-		history_clear_nodes(r->h);
-	if (r->h->frames.n_chunks + r->h->functions.n_chunks > CACHED_NAMES / ROWS_IN_CHUNK)
-		history_clear_names(r->h);
+	history_limit_rows(r->h);
 }
 
 int history_read(struct history *h, const struct history_query *query, struct stacks *stacks,
@@ -691,8 +733,8 @@ int history_read(struct history *h, const struct history_query *query, struct st
 			err = read_types(&r);
 		if (!err)
 			err = read_windows(&r);
-		for (size_t i = 0; !err && i < r.n_sums; i++)
-			err = add_sample(&r, i);
+		if (!err)
+			err = add_all_samples(&r);
 		if (!err && found->n_windows && !query->base)
 			stacks_add_time(stacks, (int64_t)found->start_ns,
 					(int64_t)(found->end_ns - found->start_ns), 0);

@@ -3,29 +3,82 @@
 
 #include "agent/array.h"
 #include "agent/history/history_internal.h"
+#include "agent/sanitize.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What rows of one kind are read with, and how the statement's row becomes one in memory. */
+/* More rows than these are not cached from one call to the next: about 64 MiB, and as much of names. */
+enum { CACHED_NODES = 8388608, CACHED_NAMES = 524288 };
+
+/* What rows of one kind are read with, and how the statement's row becomes one in memory, or a page many. */
 struct kind {
-	enum history_statement read;
 	size_t size;
+	size_t n;      /* rows in a chunk */
+	size_t marker; /* bytes of the first member, which are 0 if there is no such row */
+	int (*read)(struct history *h, const struct kind *kind, int64_t chunk, void *rows);
+	enum history_statement statement;
 	int (*take)(struct history *h, sqlite3_stmt *stmt, void *row);
 };
 
 /* ---- rows of each kind ----------------------------------------------------------------------- */
 
-static int take_node(struct history *h, sqlite3_stmt *stmt, void *row)
+static bool is_there(const struct kind *kind, const void *row)
 {
-	struct history_node node = { .parent = sqlite3_column_int64(stmt, 1),
-				     .frame = sqlite3_column_int64(stmt, 2) };
+	const void *pointer;
+	uint32_t number;
 
-	(void)h;
-	if (node.parent >= 0 && node.parent < sqlite3_column_int64(stmt, 0))
-		memcpy(row, &node, sizeof(node));
-	return 0;
+	if (kind->marker == sizeof(number)) {
+		memcpy(&number, row, sizeof(number));
+		return number;
+	}
+	memcpy(&pointer, row, sizeof(pointer));
+	return pointer;
+}
+
+/* Read the nodes of a page: some may have been added. What is damaged is not there. */
+static int read_nodes(struct history *h, const struct kind *kind, int64_t page, void *rows)
+{
+	struct history_node nodes[NODES_IN_PAGE];
+	size_t n;
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, kind->statement, &err);
+
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_int64(stmt, 1, page);
+	err = db_step(stmt);
+	if (err == 1) {
+		err = history_unpack_nodes(page, sqlite3_column_blob(stmt, 0),
+					   (size_t)sqlite3_column_bytes(stmt, 0), nodes, &n);
+		memcpy(rows, nodes, sizeof(nodes));
+	}
+	db_release(stmt);
+	return err == -EBADMSG ? 0 : err;
+}
+
+/* Read those rows of a chunk that are not there: some may have been added. */
+static int read_rows(struct history *h, const struct kind *kind, int64_t chunk, void *rows)
+{
+	int64_t first = chunk * (int64_t)kind->n + 1, beyond = (int64_t)kind->n - 1;
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, kind->statement, &err);
+
+	if (!stmt)
+		return err;
+	beyond = beyond < INT64_MAX - first ? beyond : INT64_MAX - first;
+	db_bind_numbers(stmt, (const int64_t[]){ first, first + beyond }, 2);
+	while ((err = db_step(stmt)) == 1) {
+		char *row =
+			(char *)rows + (size_t)(sqlite3_column_int64(stmt, 0) - first) * kind->size;
+
+		err = is_there(kind, row) ? 0 : kind->take(h, stmt, row);
+		if (err)
+			break;
+	}
+	db_release(stmt);
+	return err;
 }
 
 static int take_frame(struct history *h, sqlite3_stmt *stmt, void *row)
@@ -48,9 +101,13 @@ static int take_frame(struct history *h, sqlite3_stmt *stmt, void *row)
 static const char *keep_text(struct history *h, sqlite3_stmt *stmt, int column)
 {
 	const char *text = (const char *)sqlite3_column_text(stmt, column);
+	char sanitized[SANITIZED_MAX];
+	size_t n;
 
-	return text ? strings_keep(&h->texts, text, (size_t)sqlite3_column_bytes(stmt, column))
-		    : NULL;
+	if (!text)
+		return NULL;
+	n = sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
+	return strings_keep(&h->texts, sanitized, n);
 }
 
 static int take_function(struct history *h, sqlite3_stmt *stmt, void *row)
@@ -67,10 +124,23 @@ static int take_function(struct history *h, sqlite3_stmt *stmt, void *row)
 	return 0;
 }
 
-static const struct kind nodes = { READ_NODES, sizeof(struct history_node), take_node };
-static const struct kind frames = { READ_FRAMES, sizeof(struct history_frame), take_frame };
-static const struct kind functions = { READ_FUNCTIONS, sizeof(struct history_function),
-				       take_function };
+static const struct kind nodes = { .size = sizeof(struct history_node),
+				   .n = NODES_IN_PAGE,
+				   .marker = sizeof(uint32_t),
+				   .read = read_nodes,
+				   .statement = READ_NODES };
+static const struct kind frames = { .size = sizeof(struct history_frame),
+				    .n = ROWS_IN_CHUNK,
+				    .marker = sizeof(void *),
+				    .read = read_rows,
+				    .statement = READ_FRAMES,
+				    .take = take_frame };
+static const struct kind functions = { .size = sizeof(struct history_function),
+				       .n = ROWS_IN_CHUNK,
+				       .marker = sizeof(void *),
+				       .read = read_rows,
+				       .statement = READ_FUNCTIONS,
+				       .take = take_function };
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
@@ -79,40 +149,9 @@ static void *row_at(const struct history_rows *r, const struct kind *kind, size_
 	return (char *)r->rows + index * kind->size;
 }
 
-static bool is_there(const struct history_rows *r, const struct kind *kind, size_t index)
-{
-	uint64_t first;
-
-	memcpy(&first, row_at(r, kind, index), sizeof(first));
-	return first;
-}
-
-/* Read those rows of a chunk that are not there: some may have been added. */
-static int read_chunk(struct history *h, struct history_rows *r, const struct kind *kind,
-		      size_t chunk)
-{
-	int64_t first = r->numbers[chunk] * ROWS_IN_CHUNK;
-	int err;
-	sqlite3_stmt *stmt = history_statement(h, kind->read, &err);
-
-	if (!stmt)
-		return err;
-	db_bind_numbers(stmt, (const int64_t[]){ first, first + (ROWS_IN_CHUNK - 1) }, 2);
-	while ((err = db_step(stmt)) == 1) {
-		size_t index =
-			chunk * ROWS_IN_CHUNK + (size_t)(sqlite3_column_int64(stmt, 0) - first);
-
-		err = is_there(r, kind, index) ? 0 : kind->take(h, stmt, row_at(r, kind, index));
-		if (err)
-			break;
-	}
-	db_release(stmt);
-	return err;
-}
-
 static int add_chunk(struct history_rows *r, const struct kind *kind, int64_t number, uint64_t hash)
 {
-	size_t need = (r->n_chunks + 1) * ROWS_IN_CHUNK;
+	size_t need = (r->n_chunks + 1) * kind->n;
 	int err = uw_array_reserve(&r->rows, need, &r->room_rows, kind->size, SIZE_MAX);
 
 	if (!err)
@@ -121,7 +160,7 @@ static int add_chunk(struct history_rows *r, const struct kind *kind, int64_t nu
 		err = uw_hash_add(&r->by_number, hash, (uint32_t)r->n_chunks);
 	if (err)
 		return err;
-	memset(row_at(r, kind, r->n_chunks * ROWS_IN_CHUNK), 0, ROWS_IN_CHUNK * kind->size);
+	memset(row_at(r, kind, r->n_chunks * kind->n), 0, kind->n * kind->size);
 	r->numbers[r->n_chunks++] = number;
 	return 0;
 }
@@ -164,8 +203,8 @@ static void drop_last(struct history_rows *r)
 
 static bool is_empty(const struct history_rows *r, const struct kind *kind, size_t chunk)
 {
-	for (size_t i = 0; i < ROWS_IN_CHUNK; i++)
-		if (is_there(r, kind, chunk * ROWS_IN_CHUNK + i))
+	for (size_t i = 0; i < kind->n; i++)
+		if (is_there(kind, row_at(r, kind, chunk * kind->n + i)))
 			return false;
 	return true;
 }
@@ -178,13 +217,13 @@ static int find(struct history *h, struct history_rows *r, const struct kind *ki
 
 	if (id <= 0)
 		return -EBADMSG;
-	err = find_chunk(r, kind, id / ROWS_IN_CHUNK, &chunk);
+	err = find_chunk(r, kind, (id - 1) / (int64_t)kind->n, &chunk);
 	if (err)
 		return err;
-	at = chunk * ROWS_IN_CHUNK + (size_t)(id % ROWS_IN_CHUNK);
-	if (!is_there(r, kind, at)) {
-		err = read_chunk(h, r, kind, chunk);
-		if (!err && !is_there(r, kind, at))
+	at = chunk * kind->n + (size_t)((id - 1) % (int64_t)kind->n);
+	if (!is_there(kind, row_at(r, kind, at))) {
+		err = kind->read(h, kind, r->numbers[chunk], row_at(r, kind, chunk * kind->n));
+		if (!err && !is_there(kind, row_at(r, kind, at)))
 			err = -EBADMSG;
 		if (err && r->n_chunks > n && is_empty(r, kind, chunk))
 			drop_last(r);
@@ -210,14 +249,30 @@ int history_node(struct history *h, int64_t id, size_t *index)
 	return find(h, &h->nodes, &nodes, id, index);
 }
 
-bool history_node_place(struct history *h, int64_t id, size_t *index)
+static bool place(struct history_rows *r, const struct kind *kind, int64_t id, size_t *index)
 {
 	size_t chunk;
 
-	if (id <= 0 || !has_chunk(&h->nodes, id / ROWS_IN_CHUNK, &chunk))
+	if (id <= 0 || !has_chunk(r, (id - 1) / (int64_t)kind->n, &chunk))
 		return false;
-	*index = chunk * ROWS_IN_CHUNK + (size_t)(id % ROWS_IN_CHUNK);
+	*index = chunk * kind->n + (size_t)((id - 1) % (int64_t)kind->n);
 	return true;
+}
+
+bool history_node_place(struct history *h, int64_t id, size_t *index)
+{
+	return place(&h->nodes, &nodes, id, index);
+}
+
+bool history_frame_place(struct history *h, int64_t id, size_t *index)
+{
+	return place(&h->frames, &frames, id, index);
+}
+
+int64_t history_node_id(const struct history *h, size_t index)
+{
+	return h->nodes.numbers[index / NODES_IN_PAGE] * NODES_IN_PAGE +
+	       (int64_t)(index % NODES_IN_PAGE) + 1;
 }
 
 int history_frame(struct history *h, int64_t id, size_t *index)
@@ -255,6 +310,14 @@ int history_check_names(struct history *h)
 	if (!err)
 		h->renamed = renamed;
 	return err;
+}
+
+void history_limit_rows(struct history *h)
+{
+	if (h->nodes.n_chunks > CACHED_NODES / NODES_IN_PAGE)
+		history_clear_nodes(h);
+	if (h->frames.n_chunks + h->functions.n_chunks > CACHED_NAMES / ROWS_IN_CHUNK)
+		history_clear_names(h);
 }
 
 void history_clear_nodes(struct history *h)

@@ -1,5 +1,5 @@
 /*
- * agent/history/history_rows.h: a cache of the rows of nodes, frames and functions.
+ * agent/history/history_rows.h: a cache of nodes, frames and functions.
  *
  * A node and a function never change, and the id of a deleted row is not used again: what was read once
  * stays true. Frames get better names; then all of them are read again. What a transaction wrote is no
@@ -9,6 +9,7 @@
 #define AGENT_HISTORY_HISTORY_ROWS_H
 
 #include "agent/hash.h"
+#include "agent/history/history_nodes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,34 +17,29 @@
 
 struct history;
 
-/* The first member of each is 0 if there was no such row when it was looked for. */
-struct history_node {
-	int64_t frame;
-	int64_t parent; /* 0: the frame is outermost; else below this node's id */
-};
-
 struct history_frame {
-	const uint8_t *lines; /* as in the table */
-	size_t n_lines;	      /* bytes */
+	const uint8_t
+		*lines; /* as in the table; NULL: there was no such row when it was looked for */
+	size_t n_lines; /* bytes */
 	int64_t module;
 	uint64_t address;
 };
 
 struct history_function {
-	const char *name, *system_name, *file; /* in history.texts */
+	const char *name, *system_name, *file; /* in history.texts; name as lines above */
 	int64_t start_line;
 	bool placed;
 };
 
 /*
- * Rows that are read together. Those of one stack are often neighbours; with larger chunks, more is read
- * that nobody needs when an hour is read of a history of months.
+ * Frames or functions that are read together. Those of one stack are often neighbours; with larger chunks,
+ * more is read that nobody needs when an hour is read of a history of months. Of nodes a page is read.
  */
-enum { ROWS_IN_CHUNK = 16 };
+enum { ROWS_IN_CHUNK = 64 };
 
 struct history_rows {	  /* all zero: empty */
 	void *rows;	  /* chunk by chunk */
-	int64_t *numbers; /* of each chunk: the id of its first row / ROWS_IN_CHUNK */
+	int64_t *numbers; /* of each chunk: (the id of its first row - 1) / how many it has */
 	size_t n_chunks, room_rows, room_numbers;
 	struct uw_hash_index by_number;
 	size_t last; /* chunk that was asked for last */
@@ -58,8 +54,11 @@ int history_node(struct history *h, int64_t id, size_t *index);
 int history_frame(struct history *h, int64_t id, size_t *index);
 int history_function(struct history *h, int64_t id, size_t *index);
 
-/* Find a node as history_node, if its neighbours are cached; whether it is there itself is not known. */
+/* Find a row as these do, if its neighbours are cached; whether it is there itself is not known. */
 bool history_node_place(struct history *h, int64_t id, size_t *index);
+bool history_frame_place(struct history *h, int64_t id, size_t *index);
+/* Return the id of a cached node. */
+int64_t history_node_id(const struct history *h, size_t index);
 
 /* Borrowed until a row is looked up. */
 const struct history_node *history_nodes(const struct history *h);
@@ -68,6 +67,8 @@ const struct history_function *history_functions(const struct history *h);
 
 /* Clear cached names if frames have other ones now. To be called in the transaction that looks them up. */
 int history_check_names(struct history *h);
+/* Clear what is too large to be cached from one call to the next. */
+void history_limit_rows(struct history *h);
 void history_clear_nodes(struct history *h);
 void history_clear_names(struct history *h); /* frames and functions */
 

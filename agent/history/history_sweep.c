@@ -20,8 +20,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { NODES_AT_ONCE = 512 }; /* between two looks at the clock */
-
 enum { WORDS = 64, WORD_BITS = 64, CHUNK_BITS = WORDS * WORD_BITS };
 
 /* A set of ids. */
@@ -40,7 +38,7 @@ struct history_sweep {
 	bool deletes;	   /* all windows were marked once */
 	int64_t marked_to; /* the window with this id, and those before it, are marked */
 	int64_t last_node; /* the last one when the sweep began; later ones are left alone */
-	int64_t at;	   /* nodes up to this one are done */
+	int64_t page;	   /* pages of nodes up to this one are done; -1: none */
 	struct id_set nodes, frames, labels, modules, functions;
 };
 
@@ -106,16 +104,18 @@ void history_sweep_free(struct history_sweep *s)
 /* Mark a node, its callers and their frames. One that cannot be read leads nowhere. */
 static int mark_node(struct history *h, struct history_sweep *s, int64_t id)
 {
+	struct history_node node = { .up = 1 };
 	size_t index;
 	int err = 0;
 
-	for (; id > 0 && !err && !has_id(&s->nodes, id);
-	     id = err ? 0 : history_nodes(h)[index].parent) {
+	for (; node.up && !err && !has_id(&s->nodes, id); id -= node.up) {
 		err = history_node(h, id, &index);
+		if (err)
+			break;
+		node = history_nodes(h)[index];
+		err = add_id(&s->nodes, id);
 		if (!err)
-			err = add_id(&s->nodes, id);
-		if (!err)
-			err = add_id(&s->frames, history_nodes(h)[index].frame);
+			err = add_id(&s->frames, node.frame);
 	}
 	return err == -EBADMSG ? 0 : err;
 }
@@ -185,27 +185,76 @@ static int delete_rows(struct history *h, enum history_statement which, const in
 	return err;
 }
 
-/* Delete some of the nodes behind s->at that are not marked. Return as history_sweep. */
+/* Write what is left of a page of nodes. The last page stays, for those that come next. */
+static int write_rest(struct history *h, const struct history_sweep *s, int64_t page,
+		      const struct history_node *nodes, size_t n)
+{
+	bool empty = page < history_node_page(s->last_node);
+	struct history_bytes bytes = { .bytes = NULL };
+	sqlite3_stmt *stmt;
+	int err;
+
+	for (size_t i = 0; i < n; i++)
+		empty = empty && !nodes[i].frame;
+	if (empty)
+		return delete_row(h, DELETE_NODES, page);
+	err = history_pack_nodes(nodes, n, &bytes);
+	stmt = err ? NULL : history_statement(h, WRITE_NODES, &err);
+	if (stmt) {
+		(void)sqlite3_bind_int64(stmt, 1, page);
+		db_bind_bytes(stmt, 2, bytes.bytes, bytes.size);
+		err = db_step(stmt);
+		db_release(stmt);
+	}
+	free(bytes.bytes);
+	return err;
+}
+
+/* Delete the nodes of a page that are not marked. A node behind damage leads nowhere: it goes, too. */
+static int delete_from_page(struct history *h, const struct history_sweep *s, int64_t page,
+			    struct history_node *nodes, size_t n)
+{
+	bool changed = false;
+	int err = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t id = page * NODES_IN_PAGE + (int64_t)i + 1;
+
+		if (!nodes[i].frame || id > s->last_node || has_id(&s->nodes, id))
+			continue;
+		history_nodes_deleted(h, nodes[i].up ? id - nodes[i].up : 0, nodes[i].frame);
+		nodes[i] = (struct history_node){ .frame = 0 };
+		changed = true;
+	}
+	if (changed)
+		err = write_rest(h, s, page, nodes, n);
+	if (changed && !err)
+		err = history_nodes_count_deletion(h);
+	return err;
+}
+
+/* Delete the nodes of the next page that are not marked. Return as history_sweep. */
 static int delete_nodes(struct history *h, struct history_sweep *s)
 {
-	int64_t ids[NODES_AT_ONCE];
+	struct history_node nodes[NODES_IN_PAGE];
 	size_t n = 0;
-	int err, looked_at = 0;
+	int err;
 	sqlite3_stmt *stmt = history_statement(h, SWEEP_NODES, &err);
 
 	if (!stmt)
 		return err;
-	db_bind_numbers(stmt, (const int64_t[]){ s->at, s->last_node, NODES_AT_ONCE }, 3);
-	while ((err = db_step(stmt)) == 1) {
-		s->at = sqlite3_column_int64(stmt, 0);
-		looked_at++;
-		if (!has_id(&s->nodes, s->at))
-			ids[n++] = s->at;
+	(void)sqlite3_bind_int64(stmt, 1, s->page);
+	err = db_step(stmt);
+	if (err == 1) {
+		s->page = sqlite3_column_int64(stmt, 0);
+		(void)history_unpack_nodes(s->page, sqlite3_column_blob(stmt, 1),
+					   (size_t)sqlite3_column_bytes(stmt, 1), nodes, &n);
 	}
 	db_release(stmt);
-	if (!err)
-		err = delete_rows(h, SWEEP_NODE, ids, n);
-	return err ? err : looked_at == NODES_AT_ONCE;
+	if (err != 1 || s->page > history_node_page(s->last_node))
+		return err < 0 ? err : 0;
+	err = delete_from_page(h, s, s->page, nodes, n);
+	return err ? err : 1;
 }
 
 /* Mark the functions of a frame. */
@@ -264,14 +313,22 @@ static int delete_others(struct history *h, struct history_sweep *s, enum histor
 /* Mark the frames of nodes that were added since the sweep began, whether a window has them or not. */
 static int mark_new_frames(struct history *h, struct history_sweep *s)
 {
+	struct history_node nodes[NODES_IN_PAGE];
 	int err;
 	sqlite3_stmt *stmt = history_statement(h, SWEEP_NEW_NODES, &err);
 
 	if (!stmt)
 		return err;
-	(void)sqlite3_bind_int64(stmt, 1, s->last_node);
+	(void)sqlite3_bind_int64(stmt, 1, history_node_page(s->last_node + 1));
 	while ((err = db_step(stmt)) == 1) {
-		err = add_id(&s->frames, sqlite3_column_int64(stmt, 0));
+		size_t n;
+
+		(void)history_unpack_nodes(sqlite3_column_int64(stmt, 0),
+					   sqlite3_column_blob(stmt, 1),
+					   (size_t)sqlite3_column_bytes(stmt, 1), nodes, &n);
+		err = 0;
+		for (size_t i = 0; i < n && !err; i++)
+			err = nodes[i].frame ? add_id(&s->frames, nodes[i].frame) : 0;
 		if (err)
 			break;
 	}
@@ -302,8 +359,10 @@ static int begin(struct history *h)
 	struct history_sweep *s = calloc(1, sizeof(*s));
 	int err = s ? 0 : -ENOMEM;
 
-	if (!err)
-		err = history_value(h, LAST_NODE, &s->last_node);
+	if (!err) {
+		s->page = -1;
+		err = history_number(h, HISTORY_LAST_NODE, &s->last_node);
+	}
 	/* Windows that are deleted from now on are a matter of the next sweep. */
 	if (!err)
 		err = history_set_number(h, HISTORY_UNSWEPT, 0);
@@ -343,5 +402,7 @@ int history_sweep(struct history *h, uint64_t now)
 		h->sweep = NULL;
 		history_clear_nodes(h);
 	}
+	if (err < 0)
+		history_nodes_forget(h);
 	return err;
 }

@@ -12,11 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A node that was found or added while this window is written. */
-struct known_node {
-	int64_t parent, frame, id;
-};
-
 /* What samples with the same label ids have in common. */
 struct known_labels {
 	const struct stacks_sample *first; /* one of them */
@@ -29,9 +24,7 @@ struct adding {
 	uint64_t start_ns;
 	/* By index in the stacks: the row's id; 0: not looked up yet. */
 	int64_t *modules, *functions, *frames, *types;
-	struct known_node *nodes;
-	size_t n_nodes, room_nodes;
-	struct uw_hash_index by_node;
+	struct history_new_nodes nodes;
 	struct history_sample *samples;
 	size_t n_samples, room_samples;
 	struct history_bytes lines;
@@ -283,37 +276,6 @@ static int frame_id(struct adding *a, uint32_t index, int64_t *id)
 
 /* ---- stacks ------------------------------------------------------------------------------ */
 
-static void bind_node(sqlite3_stmt *stmt, const void *ctx)
-{
-	const struct known_node *n = ctx;
-
-	db_bind_numbers(stmt, (const int64_t[]){ n->parent, n->frame }, 2);
-}
-
-static int node_id(struct adding *a, int64_t parent, int64_t frame, int64_t *id)
-{
-	uint64_t hash = hash_u64((uint64_t)parent, (uint64_t)frame);
-	struct known_node new = { .parent = parent, .frame = frame };
-	uint32_t at = UW_HASH_FIND(i, &a->by_node, hash,
-				   a->nodes[i].parent == parent && a->nodes[i].frame == frame);
-	int err;
-
-	if (at != UW_HASH_NONE) {
-		*id = a->nodes[at].id;
-		return 0;
-	}
-	err = find_or_add(a, FIND_NODE, ADD_NODE, bind_node, &new, &new.id);
-	if (!err)
-		err = array_grow(a->nodes, a->n_nodes, a->room_nodes);
-	if (!err)
-		err = uw_hash_add(&a->by_node, hash, (uint32_t)a->n_nodes);
-	if (err)
-		return err;
-	a->nodes[a->n_nodes++] = new;
-	*id = new.id;
-	return 0;
-}
-
 /* Give the node of a sample's innermost frame; 0 for a sample without frames. */
 static int stack_id(struct adding *a, const struct stacks_sample *sample, int64_t *id)
 {
@@ -325,7 +287,7 @@ static int stack_id(struct adding *a, const struct stacks_sample *sample, int64_
 
 		err = frame_id(a, a->s->location_ids[sample->first_location + i], &frame);
 		if (!err)
-			err = node_id(a, *id, frame, id);
+			err = history_nodes_find(a->h, &a->nodes, *id, frame, id);
 	}
 	return err;
 }
@@ -557,8 +519,7 @@ static void fini(struct adding *a)
 	free(a->functions);
 	free(a->frames);
 	free(a->types);
-	free(a->nodes);
-	uw_hash_fini(&a->by_node);
+	history_nodes_fini(&a->nodes);
 	free(a->samples);
 	free(a->lines.bytes);
 }
@@ -579,12 +540,18 @@ int history_add(struct history *h, const struct stacks *stacks, const struct his
 	if (!err)
 		err = add_types(&a);
 	if (!err)
+		err = history_nodes_begin(h, &a.nodes);
+	if (!err)
 		err = add_samples(&a);
+	if (!err)
+		err = history_nodes_end(h, &a.nodes);
 	if (!err)
 		err = add_window(&a, w);
 	if (!err)
 		err = count_renaming(&a);
 	err = history_failed(h, "add a window", history_end(h, err));
+	if (err)
+		history_nodes_forget(h);
 	fini(&a);
 	return err;
 }

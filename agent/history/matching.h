@@ -9,7 +9,7 @@
 
 #include <regex.h>
 
-/* What is known about rows, by id: 0: nothing yet, else MATCHING_NO or MATCHING_YES. */
+/* What is known about cached rows (agent/history/history_rows.h), by index: 0: nothing yet, else MATCHING_NO or MATCHING_YES. */
 struct matching_rows {
 	uint8_t *known;
 	size_t room;
@@ -19,11 +19,15 @@ struct matching {		 /* all but history and regex zero: nothing is known yet */
 	struct history *history; /* borrowed, as regex */
 	const regex_t *regex;
 	struct matching_rows nodes, frames, functions;
-	uint64_t *path; /* nodes from a stack's innermost frame outwards */
+	size_t *path; /* indices of nodes, from a stack's innermost frame outwards */
 	size_t room_path;
+	bool checked; /* cached names are those of the transaction */
 };
 
-/* Give whether the stack of a node, or one of its callers, matches. Node 0 has no frames. */
+/*
+ * Give whether the stack of a node, or one of its callers, matches. Node 0 has no frames. All calls with one
+ * struct matching belong to one transaction, such as that of history_scan.
+ */
 int matching_node(struct matching *m, uint64_t node, bool *out);
 void matching_fini(struct matching *m);
 

@@ -407,7 +407,9 @@ static void name_node(sqlite3_context *ctx, int64_t node, bool whole)
 		err = history_node(h, node, &index);
 		if (!err)
 			err = add_names(h, &names, history_nodes(h)[index].frame);
-		node = err || !whole ? 0 : history_nodes(h)[index].parent;
+		node = err || !whole || !history_nodes(h)[index].up
+			       ? 0
+			       : node - history_nodes(h)[index].up;
 	}
 	if (!whole && names.n)
 		names.n = 1; /* the innermost one alone */

@@ -122,8 +122,8 @@ static void make_frames(struct history *h)
 }
 
 /* Add frames to a stack of the program that there is already, or begin a new one. */
-static void make_stack(struct history *h, struct made_stack *s, const uint32_t *last,
-		       const int64_t *parents)
+static void make_stack(struct history *h, struct history_new_nodes *nodes, struct made_stack *s,
+		       const uint32_t *last, int64_t *parents)
 {
 	int64_t parent = 0;
 	uint32_t depth = 0, n = NEW_FRAMES;
@@ -142,20 +142,15 @@ static void make_stack(struct history *h, struct made_stack *s, const uint32_t *
 		n = DEPTH;
 	}
 	for (; n--; depth++) {
-		sqlite3_stmt *stmt = history_statement(h, ADD_NODE, &err);
+		int64_t frame =
+			1 + s->program * FUNCTIONS * ADDRESSES + draw_below(FUNCTIONS * ADDRESSES);
+		int64_t node = 0;
 
-		db_bind_numbers(
-			stmt,
-			(const int64_t[]){ parent, 1 + s->program * FUNCTIONS * ADDRESSES +
-							   draw_below(FUNCTIONS * ADDRESSES) },
-			2);
-		if (db_step(stmt) < 0) { /* it is there already */
-			db_release(stmt);
-			continue;
-		}
-		db_release(stmt);
-		((int64_t *)parents)[sqlite3_last_insert_rowid(h->db)] = parent;
-		parent = sqlite3_last_insert_rowid(h->db);
+		err = history_nodes_find(h, nodes, parent, frame, &node);
+		if (err)
+			die("nodes", err);
+		parents[node] = parent;
+		parent = node;
 	}
 	s->node = parent;
 	s->depth = depth;
@@ -164,17 +159,21 @@ static void make_stack(struct history *h, struct made_stack *s, const uint32_t *
 static void make_stacks(struct history *h)
 {
 	static uint32_t last[PROGRAMS];
+	struct history_new_nodes nodes = { .last = 0 };
 	int64_t *parents = calloc((size_t)n_stacks * (NEW_FRAMES + 2) + 100000, sizeof(*parents));
 
 	memset(last, 0xff, sizeof(last));
 	stacks = calloc(n_stacks, sizeof(*stacks));
-	if (!stacks || !parents)
+	if (!stacks || !parents || history_nodes_begin(h, &nodes))
 		die("stacks", -ENOMEM);
 	for (uint32_t i = 0; i < n_stacks; i++) {
 		stacks[i].program = draw_below(PROGRAMS);
-		make_stack(h, &stacks[i], last, parents);
+		make_stack(h, &nodes, &stacks[i], last, parents);
 		last[stacks[i].program] = i;
 	}
+	if (history_nodes_end(h, &nodes))
+		die("stacks", -EIO);
+	history_nodes_fini(&nodes);
 	free(parents);
 }
 
@@ -259,7 +258,7 @@ static void make(const char *path, double cpus, double hertz, double hours)
 		     (double)db_number(h->db, "SELECT page_count * page_size FROM"
 					      " pragma_page_count, pragma_page_size") *
 			     1e-6,
-		     db_number(h->db, "SELECT count(*) FROM nodes"),
+		     db_number(h->db, "SELECT value FROM settings WHERE name = 'last_node'"),
 		     db_number(h->db, "SELECT count(*) FROM windows"),
 		     (double)db_number(h->db, "SELECT sum(length(samples)) FROM windows") * 1e-6);
 	history_close(h);

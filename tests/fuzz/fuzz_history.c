@@ -29,8 +29,8 @@ static const char *const inserts[] = {
 	"INSERT OR REPLACE INTO windows (start_ns, end_ns, level, n_samples, samples)"
 	" VALUES (1 + abs(?1 % 1700000000000000000), 1 + abs(?1 % 1700000000000000000) + abs(?2 %"
 	" 100000000000), ?2 & 3, ?2, ?3)",
-	"INSERT OR REPLACE INTO nodes (id, parent, frame) VALUES (?1, ?2 & 255, (?2 >> 8) & 15)",
-	"INSERT OR REPLACE INTO nodes (id, parent, frame) VALUES (?1, ?2, 1)",
+	"INSERT OR REPLACE INTO node_pages (id, nodes) VALUES (?1 & 3 + 0 * ?2, ?3)",
+	"INSERT OR REPLACE INTO node_pages (id, nodes) VALUES (?1 + 0 * ?2, ?3)",
 	"INSERT OR REPLACE INTO frames (id, module, address, variant, lines)"
 	" VALUES (?1 & 15, ?2 & 7, ?1, 0, ?3)",
 	"INSERT OR REPLACE INTO frames (id, module, address, variant, lines)"
@@ -120,7 +120,7 @@ static void ask(struct history *h)
 		"SELECT *, stack(node) FROM samples",
 		"SELECT labels, type, sum(value) FROM samples WHERE time_ns > 5 GROUP BY 1, 2",
 		"SELECT count(*) FROM samples WHERE time_ns < 1699999000000000000",
-		"SELECT function(id), stack(id) FROM nodes",
+		"SELECT function(id + 1), stack(id + 256) FROM node_pages",
 		"SELECT count(*) FROM windows JOIN samples ON window = windows.id",
 	};
 

@@ -411,7 +411,7 @@ static void test_space_is_limited(void)
 	uint64_t now = START;
 	int64_t all, pages;
 
-	for (uint32_t i = 0; i < 900; i++, now += 10 * SECOND)
+	for (uint32_t i = 0; i < 1800; i++, now += 10 * SECOND)
 		add_window(h, now, 10 * SECOND, 4 * i, NULL);
 	pages = db_count("PRAGMA page_count");
 	all = db_count("SELECT count(*) FROM windows");

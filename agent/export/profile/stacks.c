@@ -28,6 +28,11 @@ const char *stacks_text(struct stacks *s, const char *text)
 	return strings_keep(&s->texts, sanitized, n);
 }
 
+const char *stacks_sanitized_text(struct stacks *s, const char *text)
+{
+	return strings_keep(&s->texts, text, strlen(text));
+}
+
 /* ---- modules, functions, locations, labels --------------------------------------- */
 
 /* Hash a text by its pointer: equal texts are the same pointer. */

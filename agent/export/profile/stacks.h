@@ -168,6 +168,8 @@ void stacks_filter(struct stacks *stacks, bool (*keep)(void *ctx, size_t sample)
  * out of memory.
  */
 const char *stacks_text(struct stacks *stacks, const char *text);
+/* Do the same with a text that another call sanitized, or sanitize_text with these arguments. */
+const char *stacks_sanitized_text(struct stacks *stacks, const char *text);
 
 /*
  * Return the index of a module, function, location or label, which is added if it is new.
