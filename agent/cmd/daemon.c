@@ -1,4 +1,5 @@
 /* agent/cmd/daemon.c: the daemon command: records the machine all the time, and serves its history. */
+#include "agent/cli/input.h"
 #include "agent/cli/option.h"
 #include "agent/cli/rights.h"
 #include "agent/cli/supervisor.h"
@@ -46,6 +47,7 @@ struct daemon_options {
 	/* Words for offwind record: what is recorded, and how. Owned. */
 	char *words[WORDS_MAX];
 	size_t n_words;
+	struct history_limits limits;
 };
 
 /* ---- the configuration file -------------------------------------------------------------- */
@@ -128,6 +130,32 @@ static int check_word(char *word)
 	return err ? -EINVAL : 0;
 }
 
+/* How long the history has what, and how large it may be. */
+static const struct {
+	const char *name;
+	size_t at; /* in struct history_limits */
+} limits[] = {
+	{ "times", offsetof(struct history_limits, times_ns) },
+	{ "threads", offsetof(struct history_limits, threads_ns) },
+	{ "age", offsetof(struct history_limits, age_ns) },
+	{ "bytes", offsetof(struct history_limits, bytes) },
+};
+
+static int take_limit(struct daemon_options *o, const char *name, const char *value)
+{
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		uint64_t *to = (uint64_t *)((char *)&o->limits + limits[i].at);
+
+		if (strcmp(name, limits[i].name) != 0)
+			continue;
+		return !strcmp(name, "bytes")
+			       ? input_size(name, value, HISTORY_BYTES_MIN, INT64_MAX, to)
+			       : input_duration(name, value, HISTORY_AGE_MAX, to);
+	}
+	log_error("there is no setting '%s' in [history]", name);
+	return -EINVAL;
+}
+
 /* The file while it is read. */
 struct config_file {
 	struct daemon_options *o;
@@ -158,6 +186,8 @@ static int take_setting(void *ctx, const char *section, const char *name, const 
 		err = keep(&o->key, value, f->line);
 	else if (!strcmp(section, "store") && !strcmp(name, "db"))
 		err = keep(&o->db, value, f->line);
+	else if (!strcmp(section, "history"))
+		err = take_limit(o, name, value);
 	else if (!strcmp(section, "record") && is_record_option(name))
 		err = add_word(o, name, value);
 	else
@@ -277,6 +307,7 @@ static int read_config(struct daemon_options *o)
 		move(&o->listen[i], &file.listen[i]);
 	for (size_t i = 0; i < SERVER_SOCKETS && o->listen[i].text; i++)
 		o->n_listen = i + 1;
+	o->limits = file.limits;
 	move(&o->db, &file.db);
 	move(&o->token_file, &file.token_file);
 	move(&o->certificate, &file.certificate);
@@ -434,6 +465,26 @@ static int make_store(const char *path)
 	if (err)
 		log_error("%s", error[0] ? error : strerror(-err));
 	(void)sqlite3_close(db);
+	return err;
+}
+
+/* Check the limits of the history, or also create it and set them. */
+static int set_limits(const struct daemon_options *o, const char *path, bool check)
+{
+	struct history *h;
+	int err = history_check_limits(&o->limits);
+
+	if (err)
+		log_error(
+			"[history]: times must not be longer than threads, nor threads longer than "
+			"age; the defaults are 6h, 2d and 30d");
+	if (err || check)
+		return err;
+	err = history_open(path, true, &h);
+	if (err)
+		return err;
+	err = history_set_limits(h, &o->limits);
+	history_close(h);
 	return err;
 }
 
@@ -601,8 +652,10 @@ static int run(struct daemon_options *o, int argc, char **argv)
 		log_error("daemon: there is no place for a history: %s", strerror(-err));
 	if (!err)
 		err = parse_record(o, db, history, &record);
-	if (!err && o->check)
-		err = set_up_server(o, &server);
+	if (!err && o->check) {
+		err = set_limits(o, history, true);
+		err |= set_up_server(o, &server) ? -EINVAL : 0;
+	}
 	if (err) {
 		rc = CMD_USAGE;
 	} else if (o->check) {
@@ -618,6 +671,8 @@ static int run(struct daemon_options *o, int argc, char **argv)
 			log_error("%s", strerror(-err));
 		if (!err)
 			err = make_store(db);
+		if (!err)
+			err = set_limits(o, history, false);
 		server_inherit(&server);
 		if (!err)
 			err = set_up_server(o, &server);

@@ -132,11 +132,16 @@ struct history_limits {
 	uint64_t bytes;	     /* of the database: beyond, the oldest windows are deleted; 4 GiB */
 };
 
+#define HISTORY_BYTES_MIN ((uint64_t)1 << 20)
+#define HISTORY_AGE_MAX	  ((uint64_t)INT64_MAX / 2)
+
 /* Give the limits that the history has. Errors are reported. */
 int history_get_limits(struct history *h, struct history_limits *out);
+/* Return -EINVAL if times are kept longer than threads, or threads longer than windows, else 0. */
+int history_check_limits(const struct history_limits *limits);
 /*
- * Set the limits that history_get_limits gives from now on. -EINVAL: times are kept longer than
- * threads, or threads longer than windows; other errors are reported.
+ * Set the limits that history_get_limits gives from now on. -EINVAL as history_check_limits; other errors
+ * are reported.
  */
 int history_set_limits(struct history *h, const struct history_limits *limits);
 

@@ -77,15 +77,24 @@ int history_get_limits(struct history *h, struct history_limits *out)
 	return history_failed(h, "be read", err);
 }
 
-int history_set_limits(struct history *h, const struct history_limits *limits)
+int history_check_limits(const struct history_limits *limits)
 {
-	struct history_limits given = *limits, all = *limits;
-	int err;
+	struct history_limits all = *limits;
 
 	complete(&all);
-	if (all.times_ns > all.threads_ns || all.threads_ns > all.age_ns ||
-	    all.age_ns > INT64_MAX || all.bytes > INT64_MAX)
-		return -EINVAL;
+	return all.times_ns > all.threads_ns || all.threads_ns > all.age_ns ||
+			       all.age_ns > INT64_MAX || all.bytes > INT64_MAX
+		       ? -EINVAL
+		       : 0;
+}
+
+int history_set_limits(struct history *h, const struct history_limits *limits)
+{
+	struct history_limits given = *limits;
+	int err = history_check_limits(limits);
+
+	if (err)
+		return err;
 	err = db_exec(h->db, "BEGIN IMMEDIATE");
 	for (size_t i = 0; i < LIMITS && !err; i++)
 		err = history_set_number(h, limit_names[i], (int64_t)*limit_at(&given, i));

@@ -28,6 +28,10 @@ duration = 5
 comm = a,
        b
 limit = nosuch=1
+[history]
+age = 30 days
+bytes = 1K
+max = 5
 [nosection]
 db = x
 [record]
@@ -36,8 +40,8 @@ CONF
 printf 'the end' >>"$dir/wrong"
 check "$dir/wrong" && fail "wrong settings are accepted"
 sed -n "s,^offwind: $dir/wrong:\([0-9]*\): .*,\1,p" "$dir/log" | paste -sd' ' >"$dir/lines"
-[ "$(cat "$dir/lines")" = "3 4 5 6 8 9 10 13 15 17 18" ] || fail "the lines of faults: $(cat "$dir/lines" "$dir/log")"
-[ "$(wc -l <"$dir/log")" = 11 ] || fail "more than one message for a line: $(cat "$dir/log")"
+[ "$(cat "$dir/lines")" = "3 4 5 6 8 9 10 13 15 16 17 19 21 22" ] || fail "the lines of faults: $(cat "$dir/lines" "$dir/log")"
+[ "$(wc -l <"$dir/log")" = 14 ] || fail "more than one message for a line: $(cat "$dir/log")"
 
 echo "== wrong values that only show together"
 echo secret >"$dir/open" && chmod 644 "$dir/open"
@@ -51,6 +55,9 @@ tls-key = $dir/absent
 CONF
 check "$dir/wrong" && fail "wrong values are accepted"
 [ "$(sed -n "s,^offwind: $dir/wrong:\([0-9]*\): .*,\1,p" "$dir/log" | sort -n | paste -sd' ')" = "2 3 4 5 6" ] || fail "the lines of faults: $(cat "$dir/log")"
+printf '[history]\ntimes = 1d\nthreads = 12h\n' >"$dir/wrong"
+check "$dir/wrong" && fail "threads that are forgotten before times"
+grep -q 'times must not be longer than threads' "$dir/log" || fail "why not: $(cat "$dir/log")"
 "$offwind" daemon --config "$dir/absent" --check-config 2>"$dir/log"
 [ $? = 2 ] && grep -q 'absent: No such file' "$dir/log" || fail "a configuration that does not exist: $(cat "$dir/log")"
 
@@ -80,6 +87,8 @@ takes = text[text.index('static int take_setting('):]
 for section, names in [('server', r'server && !strcmp\(name, "([\w-]+)"'), ('store', r'"store"\) && !strcmp\(name, "([\w-]+)"')]:
     for name in re.findall(names, takes):
         print('[%s] %s' % (section, name))
+for name in re.findall(r'\{ "([\w-]+)", offsetof\(struct history_limits', text):
+    print('[history] ' + name)
 listed = re.search(r'names\[\] = \{(.*?)\}', text, re.S)[1]
 for name in re.findall(r'"([\w-]+)"', listed):
     print('[record] ' + name)

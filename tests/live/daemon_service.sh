@@ -49,6 +49,9 @@ until_or_dead $daemon grep -q 'recording goes on' "$dir/log" || fail "a wrong se
 
 echo "== other settings"
 sed -i "\$d; s/^listen = 127.*/&\nlisten = 127.0.0.1:$more/; s,^listen = unix.*,," "$dir/conf"
+printf '[history]\nage = 9d\nbytes = 2M\n' >>"$dir/conf"
+limits() { sqlite3 "file:$dir/store-history.db?mode=ro" "SELECT name, value FROM settings WHERE name LIKE '%_ns' OR name = 'bytes' ORDER BY name" | paste -sd' '; }
+[ "$(limits | sed 's/swept_ns|[0-9]*//')" = '' ] || fail "limits that nobody set: $(limits)"
 have=$(windows)
 # Who connects while the daemon begins again has to wait, but is not refused.
 while [ ! -e "$dir/enough" ]; do
@@ -64,6 +67,7 @@ grep -q '^RELOADING=1 MONOTONIC_USEC=[0-9]* ' "$dir/told" || fail "RELOADING: $(
 [ "$(windows)" -gt "$have" ] || fail "the window in flight is lost: $(windows) windows, $have before"
 [ "$(worker)" != "$before" ] || fail "the worker is the same"
 healthy "127.0.0.1:$port/healthz" && healthy "127.0.0.1:$more/healthz" || fail "the addresses"
+limits | grep -q 'age_ns|777600000000000 bytes|2097152' || fail "the history's limits: $(limits)"
 [ ! -e "$dir/socket" ] || fail "a socket that is no longer wanted stays"
 until_or_dead $daemon told WATCHDOG=1 $((n + 3)) || fail "WATCHDOG after SIGHUP"
 
