@@ -116,20 +116,29 @@ void selection_fini(struct selection *s)
 	*s = (struct selection){ 0 };
 }
 
-/*
- * Return true if one of the label's comma-separated values is text or, with label->beginning, the
- * beginning of text.
- */
-static bool is_one_of(const struct selection_condition *label, const char *text)
+/* Return whether the text begins with this value, which ends at a comma, and set *end to its end. */
+static bool begins_text(const char *value, const char **text, const char **end)
 {
-	for (const char *at = label->values;;) {
-		size_t n = strcspn(at, ",");
+	bool begins = true;
 
-		if (!strncmp(at, text, n) && (!text[n] || (label->beginning && n)))
+	for (; *value && *value != ','; value++) {
+		value += value[0] == '\\' && value[1] == ',';
+		begins = begins && **text == *value;
+		*text += begins;
+	}
+	*end = value;
+	return begins;
+}
+
+bool selection_has_value(const char *values, bool beginning, const char *text)
+{
+	for (const char *at = values, *end;; at = end + 1) {
+		const char *rest = text;
+
+		if (begins_text(at, &rest, &end) && (!*rest || (beginning && end > at)))
 			return true;
-		if (!at[n])
+		if (!*end)
 			return false;
-		at += n + 1;
 	}
 }
 
@@ -175,6 +184,26 @@ static bool frames_match(const struct applying *a, const struct stacks_sample *s
 	return false;
 }
 
+/* Return true if the sample's label meets one of the conditions on it. */
+static bool label_matches(const struct applying *a, const struct stacks_sample *sample,
+			  const char *key)
+{
+	char digits[STACKS_NUMBER];
+	const char *text = stacks_label_text(stacks_label(a->s, sample, key), digits);
+
+	/* A stack that ended at its root has no stop label. */
+	if (!*text && !strcmp(key, "stop"))
+		text = "root";
+	for (size_t i = 0; i < a->selection->n_labels; i++) {
+		const struct selection_condition *want = &a->selection->labels[i];
+
+		if (!strcmp(want->key, key) &&
+		    selection_has_value(want->values, want->beginning, text))
+			return true;
+	}
+	return false;
+}
+
 /* stacks_filter's callback: return true if the sample meets all conditions. */
 static bool keep(void *ctx, size_t number)
 {
@@ -183,17 +212,9 @@ static bool keep(void *ctx, size_t number)
 
 	if (!(sample->base ? a->base : a->now))
 		return true;
-	for (size_t i = 0; i < a->selection->n_labels; i++) {
-		const struct selection_condition *want = &a->selection->labels[i];
-		char digits[STACKS_NUMBER];
-		const char *text = stacks_label_text(stacks_label(a->s, sample, want->key), digits);
-
-		/* A stack that ended at its root has no stop label. */
-		if (!*text && !strcmp(want->key, "stop"))
-			text = "root";
-		if (!is_one_of(want, text))
+	for (size_t i = 0; i < a->selection->n_labels; i++)
+		if (!label_matches(a, sample, a->selection->labels[i].key))
 			return false;
-	}
 	for (size_t i = 0; i < a->selection->n_regexes; i++)
 		if (frames_match(a, sample, i) == a->selection->regexes[i].without)
 			return false;

@@ -11,9 +11,10 @@ enum { SELECTION_MAX = 64 };
 
 struct selection { /* all zero: every sample */
 	struct selection_condition {
-		const char *key;    /* the label's key */
-		const char *values; /* comma-separated, one must match */
-		bool beginning;	    /* a value also matches if the label's text begins with it */
+		const char *key; /* the label's key */
+		/* As selection_has_value takes them; conditions on one label are alternatives. */
+		const char *values;
+		bool beginning; /* a value also matches if the label's text begins with it */
 	} labels[SELECTION_MAX];
 	size_t n_labels;
 	struct selection_regex {
@@ -61,6 +62,12 @@ int selection_module(void *to, const char *option, char *text);
 	SELECTION_ROW(type, "--module", "REGEX", "use only stacks with a matching file",          \
 		      selection_module)
 /* clang-format on */
+
+/*
+ * Return whether one of the values, which commas separate, is text or, with beginning, the beginning of
+ * text. A comma behind a backslash is a part of the value; all other backslashes stand for themselves.
+ */
+bool selection_has_value(const char *values, bool beginning, const char *text);
 
 /* Check that text is a regular expression. Return 0, or -EINVAL after reporting what is wrong. */
 int selection_try_regex(const char *option, const char *text);

@@ -56,22 +56,6 @@ static void points_fini(struct points *p)
 	free(p->focus_text);
 }
 
-/* Return whether value is one of the comma-separated words. */
-static bool has_word(const char *words, const char *value)
-{
-	size_t size = strlen(value);
-
-	for (const char *at = words;; at++) {
-		size_t n = strcspn(at, ",");
-
-		if (n == size && !strncmp(at, value, n))
-			return true;
-		at += n;
-		if (!*at)
-			return false;
-	}
-}
-
 /* Write the value of a label; a stack that ended at its root has no label stop. */
 static int read_label(struct points *p, uint64_t labels, const char *key, char value[LABEL_MAX])
 {
@@ -80,6 +64,23 @@ static int read_label(struct points *p, uint64_t labels, const char *key, char v
 	if (!err && !*value && !strcmp(key, "stop"))
 		(void)snprintf(value, LABEL_MAX, "root");
 	return err;
+}
+
+/* Return whether a value meets one of the conditions on its label, if there are any. */
+static bool value_is_wanted(const struct points *p, const char *key, const char *value)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < p->r->n_arguments; i++) {
+		const struct http_argument *a = &p->r->arguments[i];
+
+		if (strcmp(a->key, key) != 0)
+			continue;
+		if (selection_has_value(a->value, false, value))
+			return true;
+		any = true;
+	}
+	return !any;
 }
 
 /* Return whether the labels with that id fulfil all conditions, but those on pid and tid. */
@@ -95,18 +96,17 @@ static int are_wanted(struct points *p, uint64_t labels, bool *out)
 		if (!api_is_label(a) || !strcmp(a->key, "pid") || !strcmp(a->key, "tid"))
 			continue;
 		err = read_label(p, labels, a->key, value);
-		*out = has_word(a->value, value);
+		*out = value_is_wanted(p, a->key, value);
 	}
 	return err;
 }
 
 static bool number_is_wanted(const struct points *p, const char *key, uint32_t number)
 {
-	const char *words = http_argument(p->r, key);
 	char text[16];
 
 	(void)snprintf(text, sizeof(text), "%" PRIu32, number);
-	return !words || has_word(words, text);
+	return value_is_wanted(p, key, text);
 }
 
 static int number_value(struct points *p, const char *value, uint32_t *out)

@@ -59,13 +59,16 @@ static void add(struct stacks *s, const char *comm, const char *function, uint64
 	}
 }
 
-/* Ten seconds in which "a" works, then ten in which "a" rests and "b" works. */
+/*
+ * Ten seconds in which "a" works, then ten in which "a" rests and "b" works, then ten of programs with odd
+ * names.
+ */
 static struct history *fill(void)
 {
 	struct history *h = NULL;
-	struct stacks *s[2];
+	struct stacks *s[3];
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (stacks_new(&s[i]) || stacks_add_type(s[i], "samples", "count") ||
 		    stacks_add_type(s[i], "cpu", "nanoseconds") ||
 		    stacks_add_type(s[i], "off_cpu", "nanoseconds"))
@@ -73,8 +76,11 @@ static struct history *fill(void)
 	add(s[0], "a", "work", 0x2000, START, 10);
 	add(s[1], "a", "rest", 0x3000, START + 10 * SECOND, 4);
 	add(s[1], "b", "work", 0x2000, START + 10 * SECOND, 6);
+	add(s[2], "x,y", "work", 0x2000, START + 20 * SECOND, 1);
+	add(s[2], "x", "work", 0x2000, START + 20 * SECOND, 2);
+	add(s[2], "x\\x2dy", "work", 0x2000, START + 20 * SECOND, 4);
 	CHECK(!history_open(path, true, &h), "the history opens");
-	for (uint64_t i = 0; i < 2; i++) {
+	for (uint64_t i = 0; i < 3; i++) {
 		const struct history_window w = { .start_ns = START + i * 10 * SECOND,
 						  .end_ns = START + (i + 1) * 10 * SECOND };
 
@@ -220,6 +226,36 @@ static void test_samples(struct history *h)
 		  "why a stack ends");
 }
 
+/* The samples of values are counted in both ways: from a whole profile, and point by point. */
+static void test_values_of_a_label(struct history *h)
+{
+	static const struct {
+		const char *conditions;
+		int n;
+	} cases[] = {
+		{ "comm=x", 2 },	{ "comm=x,y", 2 },
+		{ "comm=x\\,y", 1 },	{ "comm=x\\,y,x", 3 },
+		{ "comm=x\\x2dy", 4 },	{ "comm=x\\x2dy&comm=x\\,y", 5 },
+		{ "comm=x&comm=x", 2 }, { "comm=x&stop=truncated", 0 },
+		{ "comm=", 0 },		{ "comm=x\\", 0 },
+		{ "comm=x\\,", 0 },
+	};
+	char url[256], wanted[64];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		(void)snprintf(url, sizeof(url), "/api/v1/top?from=@1700000020&to=@1700000030&%s",
+			       cases[i].conditions);
+		(void)snprintf(wanted, sizeof(wanted), "\"value\":%d000000000,", cases[i].n);
+		check_has(h, url, 200, cases[i].n ? wanted : "\"value\":0,", "of a profile");
+		(void)snprintf(
+			url, sizeof(url),
+			"/api/v1/heatmap?from=@1700000020&to=@1700000030&step=10000&rows=1&%s",
+			cases[i].conditions);
+		(void)snprintf(wanted, sizeof(wanted), "[%d000000000]", cases[i].n);
+		check_has(h, url, 200, cases[i].n ? wanted : "[0]", "of points");
+	}
+}
+
 static void test_page(struct history *h)
 {
 	struct http_request r = { .method = "GET", .path = "/", .body = "" };
@@ -252,6 +288,7 @@ int main(void)
 	test_timeline_of_a_function(h);
 	test_whole_stacks_are_found(h);
 	test_samples(h);
+	test_values_of_a_label(h);
 	test_page(h);
 	history_close(h);
 	for (int i = 0; i < 3; i++) {
