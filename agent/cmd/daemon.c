@@ -98,23 +98,26 @@ static bool is_record_option(const char *name)
 	return false;
 }
 
-/* Add an option for offwind record. value "yes": the option has no argument; "no": it is not given. */
-static int add_word(struct daemon_options *o, const char *name, const char *value)
+/* Add an option for offwind record. value NULL: it has no argument. */
+static int give_word(struct daemon_options *o, const char *name, const char *value)
 {
-	int n;
-
-	if (!strcmp(value, "no"))
-		return 0;
 	if (o->n_words + 2 >= WORDS_MAX) {
 		log_error("there are more than %d options", WORDS_MAX);
 		return -E2BIG;
 	}
-	n = !strcmp(value, "yes") ? asprintf(&o->words[o->n_words], "--%s", name)
-				  : asprintf(&o->words[o->n_words], "--%s=%s", name, value);
-	if (n < 0)
+	if (asprintf(&o->words[o->n_words], "--%s%s%s", name, value ? "=" : "",
+		     value ? value : "") < 0)
 		return -ENOMEM;
 	o->n_words++;
 	return 0;
+}
+
+/* Do the same. value "yes": the option has no argument; "no": it is not given. */
+static int add_word(struct daemon_options *o, const char *name, const char *value)
+{
+	if (!strcmp(value, "no"))
+		return 0;
+	return give_word(o, name, !strcmp(value, "yes") ? NULL : value);
 }
 
 /* Check one word as offwind record does, so that what is wrong with it is reported at its line. */
@@ -190,6 +193,12 @@ static int take_setting(void *ctx, const char *section, const char *name, const 
 		err = take_limit(o, name, value);
 	else if (!strcmp(section, "record") && is_record_option(name))
 		err = add_word(o, name, value);
+	else if (!strcmp(section, "labels") && !strcmp(name, "keep"))
+		err = give_word(o, "keep-labels", value);
+	else if (!strcmp(section, "labels") && !strcmp(name, "drop"))
+		err = give_word(o, "drop-labels", value);
+	else if (!strcmp(section, "labels") && !strcmp(name, "rename"))
+		err = give_word(o, "rename-labels", value);
 	else
 		log_error("there is no setting '%s' in [%s]", name, section);
 	if (!err && o->n_words > n_words)

@@ -3,7 +3,6 @@
  */
 #include "agent/export/result.h"
 
-#include "agent/container.h"
 #include "agent/export/export.h"
 #include "agent/export/mapping_spans.h"
 #include "agent/export/profile/types.h"
@@ -411,8 +410,8 @@ static void guessed_text(const struct profile *p, const struct profile_entry *e,
 	}
 }
 
-/* The most labels that a sample can have, including "guessed" and its time. */
-enum { LABELS_MAX = 16 };
+/* The most labels that a sample can have, including "guessed" and its time; others are left out. */
+enum { LABELS_MAX = 64 };
 
 /*
  * Return whether two entries have the same labels. Consecutive entries are mostly of one thread and
@@ -421,53 +420,44 @@ enum { LABELS_MAX = 16 };
 static bool same_labels(const struct profile_entry *a, const struct profile_entry *b)
 {
 	return a->pid == b->pid && a->tid == b->tid && a->comm == b->comm &&
-	       a->process_comm == b->process_comm && a->cgroup == b->cgroup &&
-	       a->cgroup_id == b->cgroup_id && a->has_user == b->has_user && a->stop == b->stop &&
-	       a->confidence == b->confidence;
+	       a->process_comm == b->process_comm &&
+	       !memcmp(a->labels, b->labels, sizeof(a->labels)) && a->cgroup_id == b->cgroup_id &&
+	       a->has_user == b->has_user && a->stop == b->stop && a->confidence == b->confidence;
 }
 
-/* Add the labels that follow from the path of a cgroup; return their number. */
-static size_t add_cgroup_labels(struct adding *a, const char *path, uint64_t *labels)
+/* Add the labels of a text, of which there are n already; return their number. */
+static size_t add_texts(struct adding *a, const char *text, uint64_t *labels, size_t n)
 {
-	struct container_labels c;
-	size_t n = 0;
+	struct label_item item;
 
-	container_labels(path, &c);
-
-	const struct {
-		const char *key, *text;
-	} texts[] = { { "container_id", c.id },
-		      { "container_runtime", c.runtime },
-		      { "pod", c.pod },
-		      { "qos", c.qos },
-		      { "slice", c.slice },
-		      { "unit", c.unit },
-		      { "user_unit", c.user_unit } };
-
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		if (*texts[i].text)
-			labels[n++] = add_label(a, texts[i].key, texts[i].text, 0, NULL);
+	/* There is room for the labels that follow. */
+	while (text && n < LABELS_MAX - 8 && labels_next(&text, &item))
+		labels[n++] = add_label(a, item.key, item.value, 0, NULL);
 	return n;
 }
 
-/* Add the labels of an entry except "guessed"; return their number. */
+/* Add the labels of an entry except "guessed"; return their number. What the rules drop is not there. */
 static size_t add_labels(struct adding *a, const struct profile_entry *e, uint64_t *labels)
 {
+	const struct label_rules *rules = a->profile->rules;
+	const char *pid = label_rules_name(rules, "pid"), *tid = label_rules_name(rules, "tid");
 	size_t n = 0;
 
-	labels[n++] = add_label(a, "pid", NULL, e->pid, "pid");
-	labels[n++] = add_label(a, "tid", NULL, e->tid, "tid");
+	if (pid)
+		labels[n++] = add_label(a, pid, NULL, e->pid, "pid");
+	if (tid)
+		labels[n++] = add_label(a, tid, NULL, e->tid, "tid");
 	/* A label with an empty text would be read as the number 0. */
-	if (*e->comm)
-		labels[n++] = add_label(a, "thread", e->comm, 0, NULL);
-	if (*e->process_comm)
-		labels[n++] = add_label(a, "comm", e->process_comm, 0, NULL);
-	if (e->cgroup)
-		labels[n++] = add_label(a, "cgroup", e->cgroup, 0, NULL);
-	else if (e->cgroup_id)
-		labels[n++] = add_label(a, "cgroup", NULL, e->cgroup_id, "id");
-	if (e->cgroup)
-		n += add_cgroup_labels(a, e->cgroup, labels + n);
+	if (e->comm && *e->comm)
+		labels[n++] = add_label(a, label_rules_name(rules, "thread"), e->comm, 0, NULL);
+	if (e->process_comm && *e->process_comm)
+		labels[n++] =
+			add_label(a, label_rules_name(rules, "comm"), e->process_comm, 0, NULL);
+	if (e->cgroup_id)
+		labels[n++] =
+			add_label(a, label_rules_name(rules, "cgroup"), NULL, e->cgroup_id, "id");
+	for (size_t i = 0; i < PROFILE_LABELS; i++)
+		n = add_texts(a, e->labels[i], labels, n);
 	if (e->has_user && e->stop != UW_STOP_ROOT)
 		labels[n++] = add_label(a, "stop", uw_stop_name((enum uw_stop)e->stop), 0, NULL);
 	if (e->confidence != UW_CONFIDENCE_RULE)

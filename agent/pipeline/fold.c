@@ -79,6 +79,8 @@ void fold_note_names(const struct fold *fold)
 	for (size_t i = 0; i < p->n_entries; i++) {
 		strings_mark(p->entries[i].comm);
 		strings_mark(p->entries[i].process_comm);
+		for (size_t j = 0; j < PROFILE_LABELS; j++)
+			strings_mark(p->entries[i].labels[j]);
 	}
 }
 
@@ -112,14 +114,14 @@ int fold_location(struct fold *fold, const struct location *location, uint32_t *
 	return 0;
 }
 
-/* Compare entry e of a profile with a sample. comm and cgroup are compared by pointer. */
+/* Compare entry e of a profile with a sample. Names and labels are compared by pointer. */
 static bool same_line(const struct profile *p, const struct profile_entry *e,
 		      const struct fold_sample *s)
 {
 	return e->event == s->event && e->stop == s->stop && e->confidence == s->confidence &&
 	       e->has_user == s->has_user && e->stack_cut == s->stack_cut && e->pid == s->pid &&
 	       e->tid == s->tid && e->comm == s->comm && e->process_comm == s->process_comm &&
-	       e->cgroup_id == s->cgroup_id && e->cgroup == s->cgroup &&
+	       e->cgroup_id == s->cgroup_id && !memcmp(e->labels, s->labels, sizeof(e->labels)) &&
 	       e->n_locations == s->n_locations && e->n_kernel == s->n_kernel &&
 	       (!s->n_locations || !memcmp(p->location_ids + e->first_location, s->locations,
 					   s->n_locations * sizeof(*s->locations)));
@@ -170,12 +172,12 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 			.comm = s->comm,
 			.process_comm = s->process_comm,
 			.cgroup_id = s->cgroup_id,
-			.cgroup = s->cgroup,
 			.first_location = (uint32_t)first,
 			.n_locations = s->n_locations,
 			.n_kernel = s->n_kernel,
 			.time_ns = p->separate ? s->time_ns : 0,
 		};
+		memcpy(p->entries[id].labels, s->labels, sizeof(s->labels));
 		p->n_location_ids += s->n_locations;
 	}
 	*out = id;
@@ -192,7 +194,7 @@ static void live(struct profile_entry *entry, const struct event_alloc *alloc)
 /* Count an allocation. If it cannot be tracked, it counts as allocated but never as live. */
 static int add_alloc(struct fold *fold, const struct fold_sample *s, uint32_t id)
 {
-	const struct heap_piece piece = { s->alloc, s->pid, id };
+	const struct heap_piece piece = { s->alloc, s->owner, id };
 	struct profile_entry *entry = &fold->profile->entries[id];
 	int err = s->alloc.tracked ? heap_add(&fold->heap, &piece) : -ENOSPC;
 
@@ -290,11 +292,11 @@ static int carry_over(struct fold *fold, const struct profile *from,
 					 .tid = e->tid,
 					 .comm = e->comm,
 					 .process_comm = e->process_comm,
-					 .cgroup = e->cgroup,
 					 .cgroup_id = e->cgroup_id,
 					 .n_locations = e->n_locations,
 					 .n_kernel = e->n_kernel };
 
+		memcpy(s.labels, e->labels, sizeof(s.labels));
 		if (to[piece->entry] == UINT32_MAX) {
 			err = array_reserve(stack, e->n_locations, room);
 			for (uint32_t j = 0; !err && j < e->n_locations; j++)

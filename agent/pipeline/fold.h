@@ -15,10 +15,12 @@ struct fold_sample {
 	uint16_t event;
 	uint8_t stop, confidence;
 	bool has_user, stack_cut;
-	uint32_t pid, tid;
+	uint32_t owner; /* the process that has the memory of an allocation */
+	uint32_t pid,
+		tid; /* of the entry: without the labels that are dropped, as all that follow */
 	/* Strings must outlive every profile. Equal strings must be equal pointers. */
 	const char *comm, *process_comm;
-	const char *cgroup; /* its path; NULL: unknown */
+	const char *labels[PROFILE_LABELS];
 	uint64_t cgroup_id, time_ns, value;
 	struct event_alloc alloc;  /* id 0: the sample is not an allocation */
 	const uint32_t *locations; /* ids from fold_location; innermost first, kernel before user */

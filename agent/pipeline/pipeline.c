@@ -42,6 +42,12 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!p->options.max_frames)
 		p->options.max_frames = (size_t)limits.frames;
 	p->info = info;
+	p->cgroups.rules = options->rules;
+	p->keeps.pid = label_rules_name(options->rules, "pid");
+	p->keeps.tid = label_rules_name(options->rules, "tid");
+	p->keeps.thread = label_rules_name(options->rules, "thread");
+	p->keeps.comm = label_rules_name(options->rules, "comm");
+	p->keeps.cgroup = label_rules_name(options->rules, "cgroup");
 	max = MAX_KERNEL_FRAMES + p->options.max_frames;
 	/*
 	 * These arrays are written before they are read, and most of them is never used: do not
@@ -158,18 +164,20 @@ struct modules *pipeline_modules(struct pipeline *p)
 static int fold_walked(struct pipeline *p, const struct walked *w, const struct thread *thread)
 {
 	const struct event_sample *s = &w->event->sample;
+	const struct cgroup *cgroup = s->cgroup_id ? cgroups_find(&p->cgroups, s->cgroup_id) : NULL;
 	struct fold_sample sample = {
 		.event = s->event,
 		.stop = (uint8_t)w->stop,
 		.confidence = w->confidence,
 		.has_user = w->has_user,
 		.stack_cut = s->stack_cut,
-		.pid = w->event->pid,
-		.tid = w->event->tid,
-		.comm = thread->comm,
-		.process_comm = thread->process_comm,
-		.cgroup_id = s->cgroup_id,
-		.cgroup = s->cgroup_id ? cgroups_path(&p->cgroups, s->cgroup_id) : NULL,
+		.owner = w->event->pid,
+		.pid = p->keeps.pid ? w->event->pid : 0,
+		.tid = p->keeps.tid ? w->event->tid : 0,
+		.comm = p->keeps.thread ? thread->comm : NULL,
+		.process_comm = p->keeps.comm ? thread->process_comm : NULL,
+		.cgroup_id = p->keeps.cgroup && !cgroup ? s->cgroup_id : 0,
+		.labels = { [PROFILE_CGROUP] = cgroup ? cgroup->labels : NULL },
 		.time_ns = w->event->time_ns,
 		.value = s->period,
 		.alloc = s->alloc,
@@ -254,6 +262,11 @@ static void forget_ended(struct pipeline *p)
 			fold_note_names(p->fold);
 		processes_forget_names(p->processes);
 	}
+	if (p->options.live && cgroups_are_many(&p->cgroups)) {
+		if (p->fold)
+			fold_note_names(p->fold);
+		cgroups_forget(&p->cgroups);
+	}
 	if (!p->options.keep_files && modules_are_many(p->modules)) {
 		if (p->fold)
 			fold_note_modules(p->fold);
@@ -277,6 +290,7 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 		p->now.sideband_lost += lost->n_sideband;
 		return 0;
 	case EVENT_CGROUP:
+		forget_ended(p);
 		return cgroups_event(&p->cgroups, &event->cgroup);
 	case EVENT_FREED:
 	case EVENT_EXEC:
@@ -333,6 +347,7 @@ int pipeline_take(struct pipeline *p, struct profile **out)
 		modules_kernel(p->modules)->build_id = p->info->kernel_build_id;
 	unpark(p, profile);
 	profile->users = &p->n_profiles;
+	profile->rules = p->options.rules;
 	(void)atomic_fetch_add(&p->n_profiles, 1);
 	profile->accounting = p->now;
 	accounting_add(&p->total, &p->now);

@@ -53,7 +53,8 @@ struct pipeline_options {
 	bool keep_files;   /* never close them: a capture file is to hold them */
 	bool fold;	   /* make profiles */
 	bool separate;	   /* in which each sample is an entry with its time */
-	bool scan;	   /* scan the stack for return addresses where no other stepper works */
+	const struct label_rules *rules; /* for the labels of profiles; borrowed; NULL: none */
+	bool scan; /* scan the stack for return addresses where no other stepper works */
 	const char *symfs, *exe, *beside; /* see opener_options, also for the next two */
 	const char *debug_dir;
 	uint64_t until_ns;

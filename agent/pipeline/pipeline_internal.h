@@ -32,6 +32,9 @@ struct pipeline {
 	uint32_t *locations;	      /* their location ids for the fold; the same size */
 	struct accounting now, total; /* since the last pipeline_take; before it */
 	uint64_t number;
+	struct { /* whether the rules keep these labels */
+		bool pid, tid, thread, comm, cgroup;
+	} keeps;
 	_Atomic size_t n_profiles; /* taken and not freed yet */
 	struct uw_step *steps;	   /* max_frames, if options.explain is set */
 };

@@ -9,6 +9,7 @@
 #define AGENT_PIPELINE_PROFILE_H
 
 #include "agent/event.h"
+#include "agent/labels.h"
 #include "agent/process/module.h"
 
 #include <stdbool.h>
@@ -27,7 +28,18 @@ struct location {
 	uint8_t confidence; /* enum uw_confidence: whether this frame really is the caller */
 };
 
-/* One folded line: a stack of one thread, of one event. */
+/* What labels an entry has beside those that are numbers or names of threads: texts of agent/labels.h. */
+enum profile_labels {
+	PROFILE_CGROUP,	 /* of its cgroup */
+	PROFILE_PROCESS, /* of its process */
+	PROFILE_USER,	 /* of its user */
+	PROFILE_LABELS
+};
+
+/*
+ * One folded line: a stack of one thread, of one event. What the rules drop (profile.rules) is 0 or NULL
+ * here, so that stacks that differ in nothing else are one entry.
+ */
 struct profile_entry {
 	uint16_t event;	    /* index in source_info.events */
 	uint8_t stop;	    /* enum uw_stop: how the user part ended */
@@ -37,8 +49,8 @@ struct profile_entry {
 	uint32_t pid, tid;
 	const char *comm;	  /* the thread's name; sanitised */
 	const char *process_comm; /* the process's name; sanitised */
-	uint64_t cgroup_id;
-	const char *cgroup;	 /* its path, sanitised; NULL: unknown */
+	uint64_t cgroup_id;	  /* 0: unknown, or its path is known */
+	const char *labels[PROFILE_LABELS];
 	uint32_t first_location; /* in profile.location_ids; innermost first, kernel before user */
 	uint32_t n_locations, n_kernel;
 	uint64_t n_samples;
@@ -96,6 +108,7 @@ struct profile {
 	struct accounting accounting;
 	struct profile_fired fired; /* all 0: not known */
 	_Atomic size_t *users;	    /* counts the profiles that there are; NULL: nobody counts */
+	const struct label_rules *rules; /* borrowed; NULL: there are none */
 	bool separate; /* equal stacks are not counted together: each entry is one sample */
 };
 

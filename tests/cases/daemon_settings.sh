@@ -34,14 +34,19 @@ bytes = 1K
 max = 5
 [nosection]
 db = x
+[labels]
+drop = nosuch
+keep = no
+rename = pod:k8s.pod
+       pod:uid:x
 [record]
 last words
 CONF
 printf 'the end' >>"$dir/wrong"
 check "$dir/wrong" && fail "wrong settings are accepted"
 sed -n "s,^offwind: $dir/wrong:\([0-9]*\): .*,\1,p" "$dir/log" | paste -sd' ' >"$dir/lines"
-[ "$(cat "$dir/lines")" = "3 4 5 6 8 9 10 13 15 16 17 19 21 22" ] || fail "the lines of faults: $(cat "$dir/lines" "$dir/log")"
-[ "$(wc -l <"$dir/log")" = 14 ] || fail "more than one message for a line: $(cat "$dir/log")"
+[ "$(cat "$dir/lines")" = "3 4 5 6 8 9 10 13 15 16 17 19 21 22 24 26 27" ] || fail "the lines of faults: $(cat "$dir/lines" "$dir/log")"
+[ "$(wc -l <"$dir/log")" = 17 ] || fail "more than one message for a line: $(cat "$dir/log")"
 
 echo "== wrong values that only show together"
 echo secret >"$dir/open" && chmod 644 "$dir/open"
@@ -84,7 +89,7 @@ python3 - >"$dir/want" <<'P'
 import re
 text = open('agent/cmd/daemon.c', encoding='utf8').read()
 takes = text[text.index('static int take_setting('):]
-for section, names in [('server', r'server && !strcmp\(name, "([\w-]+)"'), ('store', r'"store"\) && !strcmp\(name, "([\w-]+)"')]:
+for section, names in [('server', r'server && !strcmp\(name, "([\w-]+)"'), ('store', r'"store"\) && !strcmp\(name, "([\w-]+)"'), ('labels', r'"labels"\) && !strcmp\(name, "([\w-]+)"')]:
     for name in re.findall(names, takes):
         print('[%s] %s' % (section, name))
 for name in re.findall(r'\{ "([\w-]+)", offsetof\(struct history_limits', text):

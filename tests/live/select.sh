@@ -104,10 +104,18 @@ else
 	fail "no cgroup2 hierarchy: $(cat "$dir/log")"
 fi
 
+echo "== labels"
+"$offwind" record -F 997 -d 500ms -p $plain,$threads --drop-labels 'tid,thread,cgroup' --rename-labels comm:program -o "$dir/l.pb.gz" 2>"$dir/log" || fail "$(cat "$dir/log")"
+go tool pprof -raw "$dir/l.pb.gz" 2>/dev/null | grep -v Comment: >"$dir/raw"
+grep -q "program:\[owc spinner\]" "$dir/raw" && grep -q "pid:\[*$plain" "$dir/raw" || fail "labels: $(grep -m 5 pid "$dir/raw")"
+grep -qE "tid:|thread:|comm:" "$dir/raw" && fail "dropped labels: $(grep -m 5 -E 'tid:|thread:|comm:' "$dir/raw")"
+"$offwind" record -F 997 -d 500ms -p $plain --keep-labels 'comm' -o "$dir/l.pb.gz" 2>"$dir/log" || fail "$(cat "$dir/log")"
+go tool pprof -tags "$dir/l.pb.gz" 2>/dev/null | grep -oE '^ *[a-z_]+:' | grep -vE 'comm:|stop:|confidence:|guessed:' && fail "labels that are not wanted"
+
 echo "== mistakes are told"
 for words in "-t 4194303" "-u no-such-user" "--comm a-name-that-is-too-long" "--cgroup /no/such" "--container ffffff" \
 	"-C x" "-e no-such-event" "-e sched:no_such" "-e cycles:z" "--uprobe nothing" "--uprobe /no/such:main" \
-	"--uprobe $target:no_such_function" "-e cpu-clock -F 0" "--off-cpu=5x" "--stack-max 2M" "-a -p 1" "-a -t 1" "-a true" "-p 1 true"; do
+	"--uprobe $target:no_such_function" "-e cpu-clock -F 0" "--off-cpu=5x" "--stack-max 2M" "-a -p 1" "-a -t 1" "-a true" "-p 1 true" "--drop-labels none" "--keep-labels ," "--rename-labels pid"; do
 	timeout 10 "$offwind" record -d 60 -o "$dir/x.pb.gz" $words 2>"$dir/log"
 	rc=$?
 	[ $rc = 1 ] || [ $rc = 2 ] && [ "$(wc -l <"$dir/log")" = 1 ] || fail "$words: exit $rc, $(cat "$dir/log")"

@@ -4,6 +4,7 @@
  */
 #include "agent/export/export.h"
 #include "agent/export/result.h"
+#include "agent/process/cgroups.h"
 #include "agent/sanitize.h"
 #include "proto/pprof_read.h"
 
@@ -128,8 +129,7 @@ static struct profile_entry entries[] = {
 	  .tid = 12,
 	  .comm = "thr;ead",
 	  .process_comm = "prog",
-	  .cgroup_id = 7,
-	  .cgroup = POD,
+	  /* the labels of POD: main adds them */
 	  .first_location = 9,
 	  .n_locations = 3,
 	  .n_samples = 4,
@@ -665,6 +665,10 @@ static void test_full_disk_is_told(void)
 
 int main(void)
 {
+	struct cgroups cgroups = { 0 };
+
+	CHECK(!cgroups_event(&cgroups, &(struct event_cgroup){ 7, POD }), "a cgroup");
+	entries[3].labels[PROFILE_CGROUP] = cgroups_find(&cgroups, 7)->labels;
 	test_pprof_holds_the_profile();
 	test_equal_profiles_give_equal_bytes();
 	test_each_event_has_two_values();
@@ -677,5 +681,6 @@ int main(void)
 	test_clean_text();
 	test_full_disk_is_told();
 	free(text);
+	cgroups_fini(&cgroups);
 	return check_done();
 }

@@ -5,6 +5,7 @@
 #include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/export/output.h"
+#include "agent/labels.h"
 #include "agent/live/system/perf.h"
 #include "agent/log.h"
 #include "schema/capture.h"
@@ -151,6 +152,7 @@ void record_options_fini(struct record_options *o)
 	free((void *)(uintptr_t)o->live.containers);
 	free((void *)(uintptr_t)o->live.events);
 	free((void *)(uintptr_t)o->live.probes);
+	label_rules_free(o->rules);
 }
 
 /*
@@ -360,6 +362,36 @@ static int take_ring(void *to, const char *option, char *text)
 	return 0;
 }
 
+/* Add rules for labels. */
+static int add_rules(struct record_options *o, enum label_rule kind, const char *option,
+		     const char *text)
+{
+	char error[LABELS_ERROR] = "";
+	int err = o->rules ? 0 : label_rules_new(&o->rules);
+
+	if (!err)
+		err = label_rules_add(o->rules, kind, text, error);
+	if (err)
+		log_error("%s %s", option, *error ? error : strerror(-err));
+	o->walking.pipeline.rules = o->rules;
+	return err;
+}
+
+static int take_keep_labels(void *to, const char *option, char *text)
+{
+	return add_rules(to, LABEL_KEEP, option, text);
+}
+
+static int take_drop_labels(void *to, const char *option, char *text)
+{
+	return add_rules(to, LABEL_DROP, option, text);
+}
+
+static int take_rename_labels(void *to, const char *option, char *text)
+{
+	return add_rules(to, LABEL_RENAME, option, text);
+}
+
 static int take_realtime(void *to, const char *option, char *text)
 {
 	struct record_options *o = to;
@@ -458,6 +490,13 @@ static const struct option_row option_rows[] = {
 	  "add windows of 10 s (or --rotate) to the history FILE, a database that\n"
 	  "offwind report --from reads, instead of writing profiles",
 	  .set = option_text, AT(history) },
+	{ "--keep-labels", 0, "PATTERN[,…]",
+	  "give samples only labels whose names match, such as comm,service.*",
+	  .set = take_keep_labels },
+	{ "--drop-labels", 0, "PATTERN[,…]",
+	  "give samples no labels whose names match, such as tid,thread", .set = take_drop_labels },
+	{ "--rename-labels", 0, "OLD:NEW[,…]", "give the label OLD the name NEW",
+	  .set = take_rename_labels },
 	WALKING_MAX_FRAMES(struct record_options),
 	{ "--stack-max", 0, "BYTES", "copy at most BYTES bytes of a stack (default 256K, limit 1M)",
 	  .set = take_stack_max },

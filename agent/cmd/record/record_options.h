@@ -30,7 +30,8 @@ struct record_options {
 	enum format format;	 /* FORMAT_N before record_options_parse: not given */
 	const char *sample_type; /* NULL: the default */
 	bool raw, with_files, all, has_rate;
-	char **command; /* NULL: none */
+	struct label_rules *rules; /* owned; NULL: none */
+	char **command;		   /* NULL: none */
 };
 
 #define RECORD_OPTIONS_DEFAULT                                                              \

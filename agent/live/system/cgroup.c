@@ -4,6 +4,7 @@
 #include "agent/array.h"
 #include "agent/container.h"
 #include "agent/hash.h"
+#include "agent/limits.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <unistd.h>
 
 #define DEPTH_MAX 64
-#define ASKED_MAX 65536u /* the paths of further cgroups are not found */
 
 /* include/linux/exportfs.h, FILEID_KERNFS: the handle is the 64-bit inode number. */
 #define HANDLE_KERNFS 0xfe
@@ -205,10 +205,21 @@ int live_cgroup_containers(const char *text, struct capture_cgroup *out, size_t 
 struct live_cgroup_paths {
 	struct hierarchy hierarchy;
 	int fd;
-	uint64_t *asked; /* the ids of the cgroups whose path was asked for */
-	size_t n, room;
-	struct uw_hash_index by_id;
+	/*
+	 * The ids of the cgroups whose path was asked for last. When the newer ones are as many as they
+	 * may be, they become the older ones, which are forgotten then. An id that is asked for again moves
+	 * to the newer ones.
+	 */
+	struct asked {
+		uint64_t *ids;
+		size_t n, room;
+		struct uw_hash_index by_id;
+	} newer, older;
+	size_t most; /* of each */
 };
+
+/* Of a cgroup that is forgotten here, the path is reported again; a worker remembers more of them. */
+#define ASKED_PART 8
 
 /*
  * The directory stays open: open_by_handle_at(2) needs a descriptor in the hierarchy's file system.
@@ -219,6 +230,7 @@ int live_cgroup_paths_new(struct live_cgroup_paths **out)
 	int err = paths ? find_hierarchy(&paths->hierarchy) : -ENOMEM;
 
 	if (!err) {
+		paths->most = (size_t)limits.cgroups / ASKED_PART;
 		paths->fd = open(paths->hierarchy.mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (paths->fd < 0)
 			err = -errno;
@@ -231,34 +243,46 @@ int live_cgroup_paths_new(struct live_cgroup_paths **out)
 	return 0;
 }
 
+static void asked_fini(struct asked *asked)
+{
+	uw_hash_fini(&asked->by_id);
+	free(asked->ids);
+}
+
 void live_cgroup_paths_free(struct live_cgroup_paths *paths)
 {
 	if (!paths)
 		return;
 	(void)close(paths->fd);
-	uw_hash_fini(&paths->by_id);
-	free(paths->asked);
+	asked_fini(&paths->newer);
+	asked_fini(&paths->older);
 	free(paths);
 }
 
-static bool was_asked(const struct live_cgroup_paths *paths, uint64_t id)
+static bool was_asked(const struct asked *asked, uint64_t id)
 {
-	return UW_HASH_FIND(i, &paths->by_id, hash_u64(0, id), paths->asked[i] == id) !=
-	       UW_HASH_NONE;
+	return UW_HASH_FIND(i, &asked->by_id, hash_u64(0, id), asked->ids[i] == id) != UW_HASH_NONE;
 }
 
-/* Add a cgroup to those that were asked for. -EEXIST, -ENOENT: there are too many; -ENOMEM. */
+/* Add a cgroup to those that were asked for. -EEXIST: it was among them; -ENOMEM. */
 static int note_asked(struct live_cgroup_paths *paths, uint64_t id)
 {
-	if (was_asked(paths, id))
+	struct asked *newer = &paths->newer;
+	bool known;
+
+	if (was_asked(newer, id))
 		return -EEXIST;
-	if (paths->n == ASKED_MAX)
-		return -ENOENT;
-	if (array_grow(paths->asked, paths->n, paths->room) ||
-	    uw_hash_add(&paths->by_id, hash_u64(0, id), (uint32_t)paths->n))
+	known = was_asked(&paths->older, id);
+	if (newer->n == paths->most) {
+		asked_fini(&paths->older);
+		paths->older = *newer;
+		*newer = (struct asked){ .n = 0 };
+	}
+	if (array_grow(newer->ids, newer->n, newer->room) ||
+	    uw_hash_add(&newer->by_id, hash_u64(0, id), (uint32_t)newer->n))
 		return -ENOMEM;
-	paths->asked[paths->n++] = id;
-	return 0;
+	newer->ids[newer->n++] = id;
+	return known ? -EEXIST : 0;
 }
 
 /* Get the path of an existing cgroup. Return 0 or a negative errno value. */

@@ -29,7 +29,7 @@ int live_cgroup_paths_new(struct live_cgroup_paths **out);    /* -ENOENT: cgroup
 void live_cgroup_paths_free(struct live_cgroup_paths *paths); /* NULL is fine */
 /*
  * Get the path of a cgroup, relative to the hierarchy's root, which is "/". -EEXIST: an earlier call
- * was asked for the same cgroup; -ENOENT: the cgroup no longer exists, or too many were asked for;
+ * was asked for the same cgroup, and not for many others since; -ENOENT: the cgroup no longer exists;
  * -ENOMEM.
  */
 int live_cgroup_path_once(struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size);
