@@ -59,25 +59,38 @@ static __always_inline bool wanted(__u32 pid, struct task_struct *task)
 	return process->start_ns == start_ns;
 }
 
-/*
- * Return the id of the cgroup at that level that contains the current thread, or 0. Tracing
- * programs have the helper bpf_get_current_ancestor_cgroup_id since Linux 5.15; older kernels have
- * the array ancestor_ids.
- */
-static __always_inline __u64 ancestor_cgroup(int level)
-{
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct cgroup *cgroup = NULL;
-	__u64 id = 0;
+/* What is known of each cgroup, by id: enum capture_cgroup. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u32);
+} cgroups SEC(".maps");
 
-	if (!bpf_core_field_exists(cgroup->ancestor_ids))
-		return bpf_get_current_ancestor_cgroup_id(level);
-	cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
-	if (level >= 0 && level <= BPF_CORE_READ(cgroup, level))
-		bpf_core_read(&id, sizeof(id),
-			      (void *)cgroup + bpf_core_field_offset(cgroup->ancestor_ids) +
-				      (__u64)level * sizeof(id));
-	return id;
+/*
+ * Ask the agent whether a cgroup is selected, and wake it. If the ring has no room, or the table has
+ * none, the next event in the cgroup asks.
+ */
+static __always_inline void ask_about(__u64 id)
+{
+	struct capture_question question = { .magic = CAPTURE_QUESTION_MAGIC, .cgroup_id = id };
+	__u32 asked = CAPTURE_CGROUP_ASKED;
+
+	if (bpf_map_update_elem(&cgroups, &id, &asked, BPF_NOEXIST))
+		return;
+	if (bpf_ringbuf_output(&ring, &question, sizeof(question), BPF_RB_FORCE_WAKEUP))
+		(void)bpf_map_delete_elem(&cgroups, &id);
+}
+
+/* Return whether the current thread is in a selected cgroup. */
+static __always_inline bool in_wanted_cgroup(void)
+{
+	__u64 id = bpf_get_current_cgroup_id();
+	__u32 *known = bpf_map_lookup_elem(&cgroups, &id);
+
+	if (!known)
+		ask_about(id);
+	return known && *known == CAPTURE_CGROUP_WANTED;
 }
 
 /* Return whether the current thread passes the filters. If not, count the reason. */
@@ -92,7 +105,7 @@ static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu
 			add(&count->filtered_self, 1);
 			return false;
 		}
-	if (filters & CAPTURE_FILTER_TASK && !bpf_map_lookup_elem(&threads, &tid) &&
+	if (is_on(CAPTURE_FILTER_TASK) && !bpf_map_lookup_elem(&threads, &tid) &&
 	    !wanted(id >> 32, task)) {
 		add(&count->filtered_process, 1);
 		return false;
@@ -103,33 +116,20 @@ static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu
 	 */
 	word = cpu / 64;
 	barrier_var(word);
-	if (filters & CAPTURE_FILTER_CPU &&
+	if (is_on(CAPTURE_FILTER_CPU) &&
 	    (word >= CAPTURE_CPUS_MAX / 64 || !(wanted_cpus[word] >> (cpu & 63) & 1)))
 		goto other;
-	if (filters & CAPTURE_FILTER_COMM) {
+	if (is_on(CAPTURE_FILTER_COMM)) {
 		bpf_get_current_comm(comm.name, sizeof(comm.name));
 		if (!bpf_map_lookup_elem(&comms, &comm))
 			goto other;
 	}
 	uid = (__u32)bpf_get_current_uid_gid();
-	if (filters & CAPTURE_FILTER_UID && !bpf_map_lookup_elem(&uids, &uid))
+	if (is_on(CAPTURE_FILTER_UID) && !bpf_map_lookup_elem(&uids, &uid))
 		goto other;
-	if (filters & CAPTURE_FILTER_CGROUP) {
-		bool within = false;
-
-#pragma clang loop unroll(disable)
-		for (__u32 i = 0; i < CAPTURE_CGROUPS_MAX; i++) {
-			__u64 cgroup = wanted_cgroups[i].id;
-
-			if (!cgroup)
-				break;
-			if (ancestor_cgroup((int)wanted_cgroups[i].level) == cgroup) {
-				within = true;
-				break;
-			}
-		}
-		if (!within)
-			goto other;
+	if (is_on(CAPTURE_FILTER_CGROUP) && !in_wanted_cgroup()) {
+		add(&count->filtered_cgroup, 1);
+		return false;
 	}
 	return true;
 other:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * bpf/follow.h: the programs that select the children of selected processes, too.
+ * bpf/follow.h: the programs that select the children of selected processes and the cgroups below
+ * selected ones, too.
  *
  * These are raw tracepoints. For programs that know the types of their arguments (tp_btf), libbpf
  * reads the types of the whole kernel.
@@ -61,6 +62,34 @@ int BPF_PROG(follow_free, struct task_struct *task)
 	/* The pid may already belong to another process. */
 	if (process && (process->start_ns == BPF_CORE_READ(task, start_boottime)))
 		bpf_map_delete_elem(&processes, &pid);
+	return 0;
+}
+
+/* A new cgroup is selected if its parent is; else ask, before anything runs in it. */
+SEC("raw_tp/cgroup_mkdir")
+int BPF_PROG(cgroup_begins, struct cgroup *cgroup)
+{
+	__u64 id = BPF_CORE_READ(cgroup, kn, id);
+	__u64 parent = BPF_CORE_READ(cgroup, self.parent, cgroup, kn, id);
+	__u32 *known, wanted = CAPTURE_CGROUP_WANTED;
+
+	if (BPF_CORE_READ(cgroup, root, hierarchy_id))
+		return 0;
+	known = bpf_map_lookup_elem(&cgroups, &parent);
+	if (known && *known == CAPTURE_CGROUP_WANTED)
+		(void)bpf_map_update_elem(&cgroups, &id, &wanted, BPF_ANY);
+	else
+		ask_about(id);
+	return 0;
+}
+
+SEC("raw_tp/cgroup_rmdir")
+int BPF_PROG(cgroup_ends, struct cgroup *cgroup)
+{
+	__u64 id = BPF_CORE_READ(cgroup, kn, id);
+
+	if (!BPF_CORE_READ(cgroup, root, hierarchy_id))
+		(void)bpf_map_delete_elem(&cgroups, &id);
 	return 0;
 }
 

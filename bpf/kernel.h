@@ -71,13 +71,23 @@ struct signal_struct {
 	atomic_t live; /* threads that have not begun to exit */
 };
 
-struct cgroup {
-	int level;
-	__u64 ancestor_ids[1]; /* before 6.1; one element for each level */
+struct kernfs_node {
+	__u64 id; /* 5.5 and newer */
 };
 
-struct css_set {
-	struct cgroup *dfl_cgrp; /* its cgroup in the cgroup2 hierarchy */
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup_root {
+	int hierarchy_id; /* 0: the cgroup2 hierarchy */
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn; /* its directory */
+	struct cgroup_root *root;
 };
 
 struct sched_entity {
@@ -96,7 +106,6 @@ struct task_struct {
 	__u64 start_boottime;		      /* 5.5 and newer */
 	struct thread_struct thread;
 	void *stack;
-	struct css_set *cgroups;
 };
 
 /* Before 5.14. */

@@ -12,15 +12,12 @@
 /* Set by the agent before loading. The verifier sees these as constants. */
 const volatile __u32 stack_max = CAPTURE_STACK_DEFAULT;
 const volatile __u64 wake_bytes = 1 << 20; /* wake the reader when the ring holds so many bytes */
-const volatile __u32 filters = 0;	   /* enum capture_filter */
-const volatile struct capture_cgroup wanted_cgroups[CAPTURE_CGROUPS_MAX] = {};
+const volatile __u32 filters_possible = 0; /* enum capture_filter: those that may ever be on */
 const volatile __u64 wanted_cpus[CAPTURE_CPUS_MAX / 64] = {};
 /* Tracepoints and probes: take one in so many. */
 const volatile __u32 every[CAPTURE_EVENTS_MAX] = {};
 /* Other events: the program sees every occurrence and samples few of them; see paced_period. */
 const volatile __u8 paced[CAPTURE_EVENTS_MAX] = {};
-/* Samples a second of a paced event on one CPU; may be a few more. */
-const volatile __u32 pace_samples = 400;
 /* Event numbers of the fallback programs, which have no attach cookies. */
 const volatile __u32 fallback_event = 0, fallback_tracepoint = 0, fallback_probe = 0;
 const volatile __u32 n_scratch = 1; /* CPUs that have a scratch buffer */
@@ -67,6 +64,17 @@ static __always_inline void add(__u64 *counter, __u64 n)
  * ring. If a wakeup is lost nevertheless, the agent's timer makes it read the ring.
  */
 __u32 wake_asked = 0;
+
+/* Samples a second of a paced event on one CPU; may be a few more. The agent sets this. */
+__u32 pace_samples = 0;
+/* The filters that are on (enum capture_filter). The agent changes this while it records. */
+__u32 filters = 0;
+
+/* Return whether a filter is on. The verifier removes the code of those that are not possible. */
+static __always_inline bool is_on(__u32 filter)
+{
+	return filters_possible & filter && filters & filter;
+}
 
 /* Offwind's own processes, which the agent writes. Each is there, some more than once. */
 __u32 self_pids[CAPTURE_SELF_MAX] = {};

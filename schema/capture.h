@@ -15,7 +15,8 @@
  *   40                     struct capture_holes, if CAPTURE_HOLES is set
  *   32                     struct capture_alloc, if CAPTURE_ALLOC is set
  *
- * A record may instead be a single struct capture_wake or a single struct capture_free.
+ * A record may instead be a single struct capture_wake, struct capture_free or struct
+ * capture_question.
  *
  * All numbers are in the byte order of the machine: the same machine writes and reads them, and
  * records are never stored in this form. The magic numbers contain CAPTURE_VERSION. The agent
@@ -28,10 +29,11 @@
 
 #include <linux/types.h>
 
-#define CAPTURE_VERSION	   3u
-#define CAPTURE_MAGIC	   (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory; version */
-#define CAPTURE_WAKE_MAGIC (0x57574fu | CAPTURE_VERSION << 24) /* "OWW"; version */
-#define CAPTURE_FREE_MAGIC (0x46574fu | CAPTURE_VERSION << 24) /* "OWF"; version */
+#define CAPTURE_VERSION	       3u
+#define CAPTURE_MAGIC	       (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory; version */
+#define CAPTURE_WAKE_MAGIC     (0x57574fu | CAPTURE_VERSION << 24) /* "OWW"; version */
+#define CAPTURE_FREE_MAGIC     (0x46574fu | CAPTURE_VERSION << 24) /* "OWF"; version */
+#define CAPTURE_QUESTION_MAGIC (0x51574fu | CAPTURE_VERSION << 24) /* "OWQ"; version */
 
 #define CAPTURE_PAGE		4096u
 #define CAPTURE_RED_ZONE	128u /* bytes below sp that belong to the function (psABI §3.2.2) */
@@ -45,12 +47,12 @@
 #define CAPTURE_REGS		17u	 /* x86_64: DWARF registers 0–16, psABI figure 3.36 */
 #define CAPTURE_COMM		16u	 /* TASK_COMM_LEN: NUL-terminated */
 #define CAPTURE_HEAD_SIZE	216u
-#define CAPTURE_EVENTS_MAX	64u	     /* kinds of samples in one recording */
-#define CAPTURE_CGROUPS_MAX	16u	     /* cgroups in the filter of one recording */
-#define CAPTURE_SYMBOL_TEXT	640u	     /* bytes for the text of a kernel symbol */
-#define CAPTURE_SELF_MAX	4	     /* processes of offwind, which are not sampled */
-#define CAPTURE_CPUS_MAX	4096u	     /* CPUs in the filter of one recording */
-#define CAPTURE_LIVE_MAX	262144u	     /* captured allocations live at once */
+#define CAPTURE_EVENTS_MAX	64u	/* kinds of samples in one recording */
+#define CAPTURE_CGROUPS_MAX	16384u	/* cgroups of which it is known whether they are selected */
+#define CAPTURE_SYMBOL_TEXT	640u	/* bytes for the text of a kernel symbol */
+#define CAPTURE_SELF_MAX	4	/* processes of offwind, which are not sampled */
+#define CAPTURE_CPUS_MAX	4096u	/* CPUs in the filter of one recording */
+#define CAPTURE_LIVE_MAX	262144u /* captured allocations live at once */
 #define CAPTURE_INTERVAL_MAX	(1ull << 36) /* bytes, mean between two captured ones */
 
 enum capture_flag {
@@ -136,6 +138,22 @@ struct capture_free {
 };
 
 /*
+ * A separate record in the ring: a cgroup is new. The agent answers with CAPTURE_CGROUP_WANTED or
+ * CAPTURE_CGROUP_OTHER in the table of cgroups, or removes the entry: then it is asked again.
+ */
+struct capture_question {
+	__u32 magic; /* CAPTURE_QUESTION_MAGIC */
+	__u32 reserved;
+	__u64 cgroup_id;
+};
+
+/*
+ * What is known of a cgroup: the value in the table of cgroups, whose key is the id. The cgroups
+ * below one that is wanted are wanted, too.
+ */
+enum capture_cgroup { CAPTURE_CGROUP_ASKED, CAPTURE_CGROUP_WANTED, CAPTURE_CGROUP_OTHER };
+
+/*
  * Key of the table of live memory: captured allocations that were not freed yet. space stands for
  * one address space, not for one process. Children that share the address space (CLONE_VM) free the
  * same memory; children with a copy of it do not.
@@ -174,7 +192,8 @@ struct capture_counters {
 	__u64 filtered_idle;	/* the idle thread */
 	__u64 filtered_self;	/* the agent's own threads */
 	__u64 filtered_process; /* not one of the selected processes and threads */
-	__u64 filtered_other;	/* not of a selected name, user, cgroup or CPU */
+	__u64 filtered_other;	/* not of a selected name, user or CPU */
+	__u64 filtered_cgroup;	/* not in a selected cgroup */
 	__u64 filtered_period;	/* skipped, because only one in so many is sampled */
 	__u64 filtered_failed;	/* an allocation that was due for capture, but failed */
 	__u64 captured;		/* written to the ring */
@@ -219,12 +238,6 @@ struct capture_pace {
 	__u64 second;	/* occurrences in the current second */
 	__u64 samples;	/* samples at this interval in the current second */
 	__u64 counted;	/* occurrences since the recording began */
-};
-
-struct capture_cgroup { /* the cgroup and all its descendants */
-	__u64 id;
-	__u32 level; /* 0: the root of the hierarchy */
-	__u32 reserved;
 };
 
 /* An entry of the table of selected processes. The key is the pid. */
@@ -293,6 +306,7 @@ _Static_assert(sizeof(struct capture_wake) == 24, "no padding");
 _Static_assert(sizeof(struct capture_waiting) == 16, "the same on both sides");
 _Static_assert(sizeof(struct capture_alloc) == 32, "no padding");
 _Static_assert(sizeof(struct capture_free) == 32, "no padding");
+_Static_assert(sizeof(struct capture_question) == 16, "no padding; no other record has this size");
 _Static_assert(sizeof(struct capture_live) == 24, "the same on both sides");
 _Static_assert(sizeof(struct capture_process) == 16, "the same on both sides");
 _Static_assert(sizeof(struct capture_front) == CAPTURE_FRONT_SIZE, "the stack begins behind it");

@@ -120,6 +120,7 @@ void stats_text(struct stats *stats, char *out, size_t size)
 	put(out, size, "self", c.filtered_self, &separator);
 	put(out, size, "process", c.filtered_process, &separator);
 	put(out, size, "other", c.filtered_other, &separator);
+	put(out, size, "cgroup", c.filtered_cgroup, &separator);
 	put(out, size, "period", c.filtered_period, &separator);
 	put(out, size, "failed", c.filtered_failed, &separator);
 	put(out, size, "short_wait", c.off_cpu_short, &separator);
@@ -191,8 +192,8 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	const struct field filtered[] = {
 		{ "idle", c.filtered_idle },	   { "self", c.filtered_self },
 		{ "process", c.filtered_process }, { "other", c.filtered_other },
-		{ "period", c.filtered_period },   { "failed", c.filtered_failed },
-		{ "short_wait", c.off_cpu_short },
+		{ "cgroup", c.filtered_cgroup },   { "period", c.filtered_period },
+		{ "failed", c.filtered_failed },   { "short_wait", c.off_cpu_short },
 	};
 	/* What a worker was given that died, or whose stacks no worker walks any more. */
 	const uint64_t crashed = c.delivered > counted ? c.delivered - counted : 0;

@@ -85,11 +85,11 @@ static int add_listen(struct daemon_options *o, const char *value, int line)
 static bool is_record_option(const char *name)
 {
 	static const char *const names[] = {
-		"all-cpus",    "pid",	     "comm",	  "uid",    "cgroup",	 "container",
-		"cpu",	       "freq",	     "event",	  "uprobe", "count",	 "off-cpu",
-		"alloc",       "max-frames", "stack-max", "ring",   "realtime",	 "scan",
-		"no-demangle", "no-lines",   "no-inline", "limit",  "debug-dir", "rotate",
-		"quiet",       "verbose",
+		"all-cpus",  "pid",	"comm",	       "uid",	     "cgroup",	  "container",
+		"pod",	     "unit",	"cpu",	       "freq",	     "event",	  "uprobe",
+		"count",     "off-cpu", "alloc",       "max-frames", "stack-max", "ring",
+		"realtime",  "scan",	"no-demangle", "no-lines",   "no-inline", "limit",
+		"debug-dir", "rotate",	"quiet",       "verbose",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -643,6 +643,7 @@ static int serve_and_record(struct record_options *record, struct server *server
 						  : "http://",
 			 server->sockets[i].host, server->sockets[i].local ? "" : "/");
 	record->server = server;
+	record->live.changes = true;
 	record->service = &hooks;
 	return record_run(record);
 }

@@ -250,8 +250,16 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	const struct capture_head *head = (const void *)bytes;
 	struct capture_wake wake = { 0 };
 	struct capture_free freed = { 0 };
+	struct capture_question question = { 0 };
 	int err;
 
+	if (size == sizeof(question))
+		memcpy(&question, bytes, sizeof(question));
+	if (question.magic == CAPTURE_QUESTION_MAGIC) {
+		live_slots_done(&live->slots, live->slots.next - 1);
+		return live_cgroups_tell(&live->cgroups, live->bpf, live->cgroup_paths,
+					 question.cgroup_id);
+	}
 	if (size == sizeof(freed))
 		memcpy(&freed, bytes, sizeof(freed));
 	if (freed.magic == CAPTURE_FREE_MAGIC) {

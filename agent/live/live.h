@@ -29,7 +29,8 @@ struct live_counters {
 	/* All filtered events; of these, the idle thread and the agent itself: */
 	uint64_t filtered, filtered_idle, filtered_self;
 	uint64_t filtered_process; /* not one of the selected processes and threads */
-	uint64_t filtered_other;   /* not of a selected name, user, cgroup or CPU */
+	uint64_t filtered_other;   /* not of a selected name, user or CPU */
+	uint64_t filtered_cgroup;  /* not in a selected cgroup */
 	uint64_t filtered_period;  /* skipped, because only one in so many is sampled */
 	uint64_t filtered_failed;  /* allocations that failed */
 	uint64_t captured;

@@ -7,6 +7,7 @@
 
 #include "agent/live/alloc/cost.h"
 #include "agent/live/captured.h"
+#include "agent/live/cgroups.h"
 #include "agent/live/event_queue.h"
 #include "agent/live/live.h"
 #include "agent/live/online.h"
@@ -65,6 +66,7 @@ struct live {
 
 	struct live_online online;
 	struct live_selected selected;
+	struct live_cgroups cgroups;
 	uint64_t watched_ns, all_gone_ns;
 
 	struct live_symbols *symbols; /* NULL: not opened yet, or the kernel does not support it */

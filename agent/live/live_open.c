@@ -137,53 +137,25 @@ static uint32_t filters_of(const struct source_live_options *options)
 	return (options->n_pids || options->n_tids ? CAPTURE_FILTER_TASK : 0u) |
 	       (options->n_comms ? CAPTURE_FILTER_COMM : 0u) |
 	       (options->n_uids ? CAPTURE_FILTER_UID : 0u) |
-	       (options->n_cgroups || options->n_containers ? CAPTURE_FILTER_CGROUP : 0u) |
+	       (options->n_cgroups || options->n_containers || options->n_pods || options->n_units
+			? CAPTURE_FILTER_CGROUP
+			: 0u) |
 	       (options->n_cpus ? CAPTURE_FILTER_CPU : 0u);
-}
-
-/* Look up the selected cgroups and containers. On failure error names the one that is wrong. */
-static int find_cgroups(const struct source_live_options *options, struct capture_cgroup *out,
-			size_t *n, char *error)
-{
-	const char *what = "", *which = "";
-	int err = 0;
-
-	*n = 0;
-	for (size_t i = 0; !err && i < options->n_cgroups; i++) {
-		what = "cgroup";
-		which = options->cgroups[i];
-		err = *n < CAPTURE_CGROUPS_MAX ? live_cgroup_find(which, &out[*n]) : -E2BIG;
-		*n += !err;
-	}
-	for (size_t i = 0; !err && i < options->n_containers; i++) {
-		what = "container";
-		which = options->containers[i];
-		err = live_cgroup_containers(which, out, CAPTURE_CGROUPS_MAX, n);
-	}
-	if (err)
-		(void)snprintf(error, LIVE_ERROR_SIZE, "%s %.200s: %s", what, which,
-			       err == -ENOENT  ? "is not in the cgroup2 hierarchy"
-			       : err == -E2BIG ? "too many at once"
-					       : strerror(-err));
-	return err == -ENOENT || err == -E2BIG ? -EINVAL : err;
 }
 
 /* Load the BPF programs for these options. */
 static int open_bpf(struct live *live, const struct source_live_options *options, char *error)
 {
-	struct capture_cgroup cgroups[CAPTURE_CGROUPS_MAX];
 	struct live_bpf_options bpf_options = { .stack_max = options->stack_max,
 						.ring_bytes = options->ring_bytes,
 						.events = &live->events,
 						.alloc_interval = options->alloc_interval,
 						.filters = filters_of(options),
 						.threads = options->n_tids != 0,
-						.cgroups = cgroups,
 						.cpus = options->cpus,
 						.n_cpus = options->n_cpus };
-	int err = find_cgroups(options, cgroups, &bpf_options.n_cgroups, error);
 
-	return err ? err : live_bpf_open(&bpf_options, &live->bpf, error);
+	return live_bpf_open(&bpf_options, &live->bpf, error);
 }
 
 /*
@@ -195,6 +167,8 @@ static int open_all(struct live *live, const struct source_live_options *options
 {
 	int err = live_events_of(options, &live->events, error);
 
+	if (!err)
+		err = live_cgroups_init(&live->cgroups, options, error);
 	if (err)
 		return err;
 	err = open_bpf(live, options, error);
@@ -233,6 +207,10 @@ static int open_all(struct live *live, const struct source_live_options *options
 		(void)live_file_ids_new(&live->file_ids);
 	if (!err)
 		err = live_selected_open(&live->selected, live->bpf, options, error);
+	if (!err && live->cgroups.n) {
+		live_bpf_watch_cgroups(live->bpf);
+		err = live_cgroups_tell_all(&live->cgroups, live->bpf, !options->changes, error);
+	}
 	if (err)
 		return err;
 	err = watch_fds(live);

@@ -64,11 +64,13 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 	*counters = (struct live_counters){
 		.fired = c.fired,
 		.filtered = c.filtered_idle + c.filtered_self + c.filtered_process +
-			    c.filtered_other + c.filtered_period + c.filtered_failed,
+			    c.filtered_other + c.filtered_cgroup + c.filtered_period +
+			    c.filtered_failed,
 		.filtered_idle = c.filtered_idle,
 		.filtered_self = c.filtered_self,
 		.filtered_process = c.filtered_process,
 		.filtered_other = c.filtered_other,
+		.filtered_cgroup = c.filtered_cgroup,
 		.filtered_period = c.filtered_period,
 		.filtered_failed = c.filtered_failed,
 		.captured = c.captured,

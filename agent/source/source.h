@@ -174,8 +174,8 @@ enum source_format source_detect(const void *head, size_t size);
 /*
  * What a live recording samples, and which threads.
  *
- * There are five filters: processes and threads (pids, tids), comms, uids, cgroups and containers,
- * cpus. A thread must pass each filter that is given; it passes a filter if it matches any one of
+ * There are five filters: processes and threads (pids, tids), comms, uids, cgroups (by path,
+ * container, pod or unit), cpus. A thread must pass each filter that is given; it passes a filter if it matches any one of
  * its entries. All pointers are borrowed until the source is open.
  */
 struct source_live_options {
@@ -205,11 +205,21 @@ struct source_live_options {
 	size_t n_cgroups;
 	const char *const *containers; /* container ids, or prefixes of ids */
 	size_t n_containers;
+	const char *const *pods; /* uids of Kubernetes' pods, or prefixes of uids */
+	size_t n_pods;
+	const char *const *units; /* of systemd, also slices; with wildcards */
+	size_t n_units;
 	int *cpus; /* numbers of CPUs */
 	size_t n_cpus;
 	uint32_t stack_max;  /* limit for the copy of one stack, bytes */
 	uint32_t ring_bytes; /* 0: default */
 	const char *command; /* command line for source_info; NULL: unknown */
+	/*
+	 * The rate and the filters may change while recording goes on (agent/live/capture.h), but not
+	 * tids and cpus. Then a cgroup need not exist yet, and recording does not end with the
+	 * processes.
+	 */
+	bool changes;
 };
 int source_live_open(const struct source_live_options *options, struct source **out, char *error);
 

@@ -10,7 +10,7 @@ group=
 cleanup() {
 	kill -9 $(jobs -p) 2>/dev/null
 	wait 2>/dev/null
-	[ -z "$group" ] || rmdir "$group/inner" "$group" 2>/dev/null
+	[ -z "$group" ] || find "$group" -depth -type d -exec rmdir {} + 2>/dev/null
 	umount "$dir/cgroup" 2>/dev/null
 	rm -rf "$dir"
 }
@@ -81,6 +81,28 @@ if [ -z "$mount" ]; then
 	mkdir "$dir/cgroup" && mount -t cgroup2 none "$dir/cgroup" && mount=$dir/cgroup
 fi
 id=$(printf '%064x' $$)
+uid=$(printf '%08x-0000-1111-2222-333344445555' $$)
+# Record with these options, make the cgroup, and check that what moves there is recorded from then on.
+later() { # cgroup option…
+	local cgroup=$1 recording
+	shift
+	rm -f "$dir/later.owc"
+	"$offwind" record -F 997 --raw -o "$dir/later.owc" --stats "$dir/stats.json" "$@" 2>"$dir/log" & recording=$!
+	until_or_dead $recording [ -s "$dir/later.owc" ] || { fail "$*: $(cat "$dir/log")"; return; }
+	mkdir -p "$cgroup" && echo $threads >"$cgroup/cgroup.procs"
+	until_or_dead $recording larger "$dir/later.owc" 100000 || fail "$*: a new cgroup is not recorded"
+	kill -INT $recording
+	wait $recording || fail "$*: $(cat "$dir/log")"
+	"$offwind" unwind -q --format text --no-inline -o "$dir/text" "$dir/later.owc"
+	sed -nE 's#^([^\t\# ].*) +([0-9]+/[0-9]+) +\[([0-9]+)\] .*#\2 \3 \1#p' "$dir/text" >"$dir/who"
+	only "^$threads/" "$*, for a new cgroup"
+	accounts "$*, for a new cgroup"
+	echo $threads >"$mount/cgroup.procs"
+	until [ "$cgroup" = "$group" ] || [ "$cgroup" = "$group/pod$uid" ]; do
+		rmdir "$cgroup" || fail "$cgroup cannot be removed"
+		cgroup=${cgroup%/*}
+	done
+}
 if [ -n "$mount" ] && mkdir -p "$mount/offwind-$$.scope/inner" 2>"$dir/log"; then
 	group=$mount/offwind-$$.scope
 	mkdir "$group/docker-$id.scope" && echo $plain >"$group/docker-$id.scope/cgroup.procs" ||
@@ -89,6 +111,20 @@ if [ -n "$mount" ] && mkdir -p "$mount/offwind-$$.scope/inner" 2>"$dir/log"; the
 	who --cgroup "/offwind-$$.scope"; only "^($plain|$other)/" "--cgroup with those below"
 	who --cgroup "$group/inner"; only "^$other/" "--cgroup by where it is mounted"
 	who --container "${id:0:62}"; [ -s "$dir/who" ] && only "^$plain/" "--container"
+	who --unit "offwind-$$.scope"; only "^($plain|$other)/" "--unit with what is below it"
+	python3 -c '
+import json, sys
+filtered = json.load(open(sys.argv[1]))["total"]["filtered"]
+assert filtered["cgroup"] > 0 and not filtered["other"], filtered' "$dir/stats.json" || fail "what is in other cgroups is not counted"
+	who --unit "offwind-$$.*" -u nobody; only "^$other/" "--unit with a wildcard, and -u"
+	mkdir "$group/pod$uid" && echo $threads >"$group/pod$uid/cgroup.procs" || fail "a cgroup cannot be used"
+	who --pod "${uid:0:12}"; only "^$threads/" "--pod"
+	# Cgroups that begin while it is recorded: below one that is selected, and a container.
+	echo $threads >"$mount/cgroup.procs"
+	later "$group/pod$uid/a/b/c" --pod "$uid"
+	mkdir "$group/libpod-f${id:1}.scope"
+	later "$group/libpod-f${id:1:62}x.scope/libpod-f${id:1:62}f.scope" --container "f${id:1:62}"
+	rmdir "$group/pod$uid" "$group/libpod-f${id:1}.scope"
 	"$offwind" record -F 997 -d 500ms --cgroup "/offwind-$$.scope" -o "$dir/c.pb.gz" 2>"$dir/log" || fail "$(cat "$dir/log")"
 	go tool pprof -raw "$dir/c.pb.gz" 2>/dev/null >"$dir/raw"
 	grep -q "cgroup:\[/offwind-$$.scope/docker-$id.scope\].*container_id:\[$id\]" "$dir/raw" || fail "no labels of cgroup and container"
@@ -113,7 +149,7 @@ grep -qE "tid:|thread:|comm:" "$dir/raw" && fail "dropped labels: $(grep -m 5 -E
 go tool pprof -tags "$dir/l.pb.gz" 2>/dev/null | grep -oE '^ *[a-z_]+:' | grep -vE 'comm:|stop:|confidence:|guessed:' && fail "labels that are not wanted"
 
 echo "== mistakes are told"
-for words in "-t 4194303" "-u no-such-user" "--comm a-name-that-is-too-long" "--cgroup /no/such" "--container ffffff" \
+for words in "-t 4194303" "-u no-such-user" "--comm a-name-that-is-too-long" "--cgroup /no/such" "--container ffffff" "--unit no-such" "--pod ffffff" \
 	"-C x" "-e no-such-event" "-e sched:no_such" "-e cycles:z" "--uprobe nothing" "--uprobe /no/such:main" \
 	"--uprobe $target:no_such_function" "-e cpu-clock -F 0" "--off-cpu=5x" "--stack-max 2M" "-a -p 1" "-a -t 1" "-a true" "-p 1 true" "--drop-labels none" "--keep-labels ," "--rename-labels pid"; do
 	timeout 10 "$offwind" record -d 60 -o "$dir/x.pb.gz" $words 2>"$dir/log"

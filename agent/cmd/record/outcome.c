@@ -81,7 +81,8 @@ void outcome_warn_empty(const struct live_counters *c)
 
 	add(why, sizeof(why), c->filtered_process, "in processes that were not selected");
 	add(why, sizeof(why), c->filtered_other,
-	    "in threads whose name, user, cgroup or CPU was not selected");
+	    "in threads whose name, user or CPU was not selected");
+	add(why, sizeof(why), c->filtered_cgroup, "in cgroups that were not selected");
 	add(why, sizeof(why), c->filtered_idle, "on idle CPUs");
 	add(why, sizeof(why), c->filtered_self, "in offwind itself");
 	add(why, sizeof(why), c->filtered_period, "between the events that -c samples");

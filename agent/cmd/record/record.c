@@ -356,7 +356,8 @@ static uint64_t say_result(const struct recorder *r, uint64_t n_written, bool ra
 static bool is_selective(const struct source_live_options *live)
 {
 	return live->n_pids || live->n_tids || live->n_comms || live->n_uids || live->n_cgroups ||
-	       live->n_containers || live->n_cpus || live->n_events || live->n_probes;
+	       live->n_containers || live->n_pods || live->n_units || live->n_cpus ||
+	       live->n_events || live->n_probes;
 }
 
 /* Limit the memory that malloc keeps, and handle the signals that end a recording. */

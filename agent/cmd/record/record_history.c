@@ -12,13 +12,10 @@
 enum { COUNTERS_MAX = 8 + PROFILE_FILTERED_N + EVENT_LOST_N + UW_STOP_N };
 
 static const char *const filtered_names[PROFILE_FILTERED_N] = {
-	[PROFILE_FILTERED_IDLE] = "idle",
-	[PROFILE_FILTERED_SELF] = "self",
-	[PROFILE_FILTERED_PROCESS] = "process",
-	[PROFILE_FILTERED_OTHER] = "other",
-	[PROFILE_FILTERED_PERIOD] = "period",
-	[PROFILE_FILTERED_FAILED] = "failed",
-	[PROFILE_FILTERED_SHORT_WAIT] = "short_wait",
+	[PROFILE_FILTERED_IDLE] = "idle",	[PROFILE_FILTERED_SELF] = "self",
+	[PROFILE_FILTERED_PROCESS] = "process", [PROFILE_FILTERED_OTHER] = "other",
+	[PROFILE_FILTERED_CGROUP] = "cgroup",	[PROFILE_FILTERED_PERIOD] = "period",
+	[PROFILE_FILTERED_FAILED] = "failed",	[PROFILE_FILTERED_SHORT_WAIT] = "short_wait",
 };
 
 int record_history_new(const char *path, struct record_history *out)
@@ -47,6 +44,7 @@ static struct profile_fired all_fired(struct source *source)
 			      [PROFILE_FILTERED_SELF] = c.filtered_self,
 			      [PROFILE_FILTERED_PROCESS] = c.filtered_process,
 			      [PROFILE_FILTERED_OTHER] = c.filtered_other,
+			      [PROFILE_FILTERED_CGROUP] = c.filtered_cgroup,
 			      [PROFILE_FILTERED_PERIOD] = c.filtered_period,
 			      [PROFILE_FILTERED_FAILED] = c.filtered_failed,
 			      [PROFILE_FILTERED_SHORT_WAIT] = c.off_cpu_short },

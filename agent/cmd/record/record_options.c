@@ -150,6 +150,8 @@ void record_options_fini(struct record_options *o)
 	free((void *)(uintptr_t)o->live.comms);
 	free((void *)(uintptr_t)o->live.cgroups);
 	free((void *)(uintptr_t)o->live.containers);
+	free((void *)(uintptr_t)o->live.pods);
+	free((void *)(uintptr_t)o->live.units);
 	free((void *)(uintptr_t)o->live.events);
 	free((void *)(uintptr_t)o->live.probes);
 	label_rules_free(o->rules);
@@ -211,6 +213,22 @@ static int take_containers(void *to, const char *option, char *text)
 
 	(void)option;
 	return each_text(&o->live.containers, &o->live.n_containers, text, ",");
+}
+
+static int take_pods(void *to, const char *option, char *text)
+{
+	struct record_options *o = to;
+
+	(void)option;
+	return each_text(&o->live.pods, &o->live.n_pods, text, ",");
+}
+
+static int take_units(void *to, const char *option, char *text)
+{
+	struct record_options *o = to;
+
+	(void)option;
+	return each_text(&o->live.units, &o->live.n_units, text, ",");
 }
 
 /* Take one text, "" separates nothing: the source itself splits a list of events. */
@@ -433,6 +451,12 @@ static const struct option_row option_rows[] = {
 	  .set = take_cgroups },
 	{ "--container", 0, "ID[,…]", "record threads in containers whose ids begin with ID",
 	  .set = take_containers },
+	{ "--pod", 0, "UID[,…]", "record threads in Kubernetes' pods whose uids begin with UID",
+	  .set = take_pods },
+	{ "--unit", 0, "UNIT[,…]",
+	  "record threads in these units and slices of systemd; * and ? are\n"
+	  "wildcards, and a name without a suffix is a service",
+	  .set = take_units },
 	{ "--cpu", 'C', "LIST", "record only on these CPUs, for example 0-3,8", .set = take_cpus },
 	{ "--freq", 'F', "HZ",
 	  "take HZ samples a second on each CPU, or max: as many as the kernel\n"

@@ -47,11 +47,23 @@ int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid)
 	return want(bpf->skeleton->maps.uids, &uid);
 }
 
+int live_bpf_tell_cgroup(struct live_bpf *bpf, uint64_t id, enum capture_cgroup answer)
+{
+	const uint32_t value = answer;
+
+	return bpf_map_update_elem(bpf_map__fd(bpf->skeleton->maps.cgroups), &id, &value, BPF_ANY);
+}
+
+void live_bpf_forget_cgroup(struct live_bpf *bpf, uint64_t id)
+{
+	(void)bpf_map_delete_elem(bpf_map__fd(bpf->skeleton->maps.cgroups), &id);
+}
+
 bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid)
 {
 	struct capture_process process;
 
-	if (!(bpf->skeleton->rodata->filters & CAPTURE_FILTER_TASK))
+	if (!(bpf->skeleton->bss->filters & CAPTURE_FILTER_TASK))
 		return true;
 	/* A selected thread may belong to any process. */
 	if (bpf->any_thread)

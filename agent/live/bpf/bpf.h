@@ -25,12 +25,13 @@ struct live_bpf_options {   /* all borrowed until the program is open */
 	uint32_t ring_bytes;
 	const struct live_events *events;
 	uint64_t alloc_interval; /* bytes; 1: every allocation */
-	/* enum capture_filter. Only what is added with live_bpf_want… passes such a filter. */
-	uint32_t filters;
+	/*
+	 * enum capture_filter: the filters that are on, and those that may be on later
+	 * (live_bpf_filter). Only what is added with live_bpf_want… passes such a filter.
+	 */
+	uint32_t filters, possible;
 	/* With CAPTURE_FILTER_TASK: single threads are selected, too. */
 	bool threads;
-	const struct capture_cgroup *cgroups; /* for CAPTURE_FILTER_CGROUP */
-	size_t n_cgroups;
 	const int *cpus; /* for CAPTURE_FILTER_CPU */
 	size_t n_cpus;
 };
@@ -92,6 +93,13 @@ int live_bpf_want(struct live_bpf *bpf, uint32_t pid);
 int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid);
 int live_bpf_want_comm(struct live_bpf *bpf, const char *comm);
 int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
+/*
+ * Answer whether a cgroup passes its filter, or forget the answer. live_bpf_watch_cgroups lets the
+ * kernel report new cgroups; before, only their events ask. -E2BIG: there are too many cgroups.
+ */
+int live_bpf_tell_cgroup(struct live_bpf *bpf, uint64_t id, enum capture_cgroup answer);
+void live_bpf_forget_cgroup(struct live_bpf *bpf, uint64_t id);
+void live_bpf_watch_cgroups(struct live_bpf *bpf);
 /*
  * Return whether the process passes the filter for tasks. True for every process if single threads
  * are selected, because a selected thread may belong to any process.

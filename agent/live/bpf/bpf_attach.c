@@ -222,6 +222,18 @@ int live_bpf_follow(struct live_bpf *bpf, char *error)
 	return 0;
 }
 
+/* Without these programs, a new cgroup is found with its first event. */
+void live_bpf_watch_cgroups(struct live_bpf *bpf)
+{
+	struct bpf_program *programs[LIVE_CGROUP_PROGRAMS] = { bpf->skeleton->progs.cgroup_begins,
+							       bpf->skeleton->progs.cgroup_ends };
+
+	live_bpf_begin();
+	for (size_t i = 0; i < LIVE_CGROUP_PROGRAMS; i++)
+		if (!bpf->cgroups[i])
+			bpf->cgroups[i] = bpf_program__attach(programs[i]);
+}
+
 /* ---- detaching ------------------------------------------------------------------------ */
 
 /* Detach a program. Also frees the link or closes the descriptor. */

@@ -19,6 +19,7 @@
 
 #define LIVE_PROCESSES_MAX   65536 /* entries of the table of processes */
 #define LIVE_FOLLOW_PROGRAMS 3
+#define LIVE_CGROUP_PROGRAMS 2
 
 /* A program that is attached: to a perf event, a probe or a tracepoint. */
 struct live_attached {
@@ -39,7 +40,7 @@ struct live_bpf {
 	const struct live_events *events;
 	struct live_attached *attached;
 	size_t n_attached, room;
-	struct bpf_link *follow[LIVE_FOLLOW_PROGRAMS];
+	struct bpf_link *follow[LIVE_FOLLOW_PROGRAMS], *cgroups[LIVE_CGROUP_PROGRAMS];
 	/*
 	 * Probes of processes that ended. A thread removes them; going_lock protects these fields.
 	 */

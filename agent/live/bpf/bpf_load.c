@@ -99,7 +99,7 @@ static uint32_t pace_samples(const struct source_event *info)
 
 /*
  * Set the constants of the programs. The verifier removes code that a constant switches off.
- * -E2BIG: too many cgroups; -EINVAL: a CPU that is out of range.
+ * -EINVAL: a CPU that is out of range.
  */
 static int set_constants(const struct live_bpf *bpf, struct capture *s,
 			 const struct live_bpf_options *options)
@@ -113,11 +113,8 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	/* Records for the ends of waits and for frees take 32 and 40 bytes of the ring. */
 	s->rodata->ring_reserve =
 		bpf->ring_size / 16 < RESERVE_MAX ? bpf->ring_size / 16 : (size_t)RESERVE_MAX;
-	s->rodata->filters = options->filters;
-	if (options->n_cgroups > CAPTURE_CGROUPS_MAX)
-		return -E2BIG;
-	for (size_t i = 0; i < options->n_cgroups; i++)
-		s->rodata->wanted_cgroups[i] = options->cgroups[i];
+	s->rodata->filters_possible = options->filters | options->possible;
+	s->bss->filters = options->filters;
 	for (size_t i = 0; i < options->n_cpus; i++) {
 		if (options->cpus[i] < 0 || options->cpus[i] >= (int)CAPTURE_CPUS_MAX)
 			return -EINVAL;
@@ -127,7 +124,7 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 		s->rodata->every[i] = bpf->events->events[i].every;
 		s->rodata->paced[i] = bpf->events->events[i].paced;
 		if (bpf->events->events[i].paced)
-			s->rodata->pace_samples = pace_samples(&bpf->events->events[i].info);
+			s->bss->pace_samples = pace_samples(&bpf->events->events[i].info);
 		/*
 		 * The first event of a kind uses this skeleton; the others have skeletons of their
 		 * own.
@@ -139,7 +136,7 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 }
 
 /* Select the programs to load. Each capturing program is loaded in one of its two versions. */
-static void set_programs(struct live_bpf *bpf, bool follow)
+static void set_programs(struct live_bpf *bpf, bool follow, bool cgroups)
 {
 	const struct capture *s = bpf->skeleton;
 	const enum bpf_attach_type multi = (enum bpf_attach_type)LIVE_MULTI_ATTACH_TYPE;
@@ -164,6 +161,8 @@ static void set_programs(struct live_bpf *bpf, bool follow)
 		{ s->progs.follow_fork, follow },
 		{ s->progs.follow_exit, follow },
 		{ s->progs.follow_free, follow },
+		{ s->progs.cgroup_begins, cgroups },
+		{ s->progs.cgroup_ends, cgroups },
 		{ s->progs.alloc_any, allocs && bpf->multi },
 		{ s->progs.alloc_malloc, allocs && !bpf->multi },
 		{ s->progs.alloc_calloc, allocs && !bpf->multi },
@@ -213,7 +212,8 @@ static bool vma_tree(const struct live_bpf *bpf)
 static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *options, bool tree)
 {
 	const struct capture *s = bpf->skeleton;
-	const bool follow = options->filters & CAPTURE_FILTER_TASK;
+	const uint32_t filters = options->filters | options->possible;
+	const bool follow = filters & CAPTURE_FILTER_TASK;
 	const bool off_cpu = uses(bpf, LIVE_EVENT_OFF_CPU), allocs = uses(bpf, LIVE_EVENT_ALLOC);
 	const bool probes = allocs || uses(bpf, LIVE_EVENT_PROBE);
 	/* The last kind of programs in use. The kinds before it have scratch buffers, too. */
@@ -229,8 +229,9 @@ static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *o
 		{ s->maps.scratch, (last_kind + 1) * bpf->n_scratch, true },
 		{ s->maps.processes, LIVE_PROCESSES_MAX, follow },
 		{ s->maps.threads, WANTED_MAX, options->threads },
-		{ s->maps.comms, WANTED_MAX, options->filters & CAPTURE_FILTER_COMM },
-		{ s->maps.uids, WANTED_MAX, options->filters & CAPTURE_FILTER_UID },
+		{ s->maps.comms, WANTED_MAX, filters & CAPTURE_FILTER_COMM },
+		{ s->maps.uids, WANTED_MAX, filters & CAPTURE_FILTER_UID },
+		{ s->maps.cgroups, CAPTURE_CGROUPS_MAX, filters & CAPTURE_FILTER_CGROUP },
 		{ s->maps.live, CAPTURE_LIVE_MAX, allocs },
 		{ s->maps.alloc_threads, ALLOC_THREADS, allocs },
 		{ s->maps.off_cpu, OFF_CPU_MAX, off_cpu },
@@ -258,7 +259,8 @@ static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *o
 /* Set the sizes of the maps, the constants, and which programs are loaded. */
 static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *options)
 {
-	const bool follow = options->filters & CAPTURE_FILTER_TASK;
+	const uint32_t filters = options->filters | options->possible;
+	const bool follow = filters & CAPTURE_FILTER_TASK;
 	const bool allocs = uses(bpf, LIVE_EVENT_ALLOC);
 	const uint32_t stack_max = options->stack_max ? options->stack_max : CAPTURE_STACK_DEFAULT;
 	bool tree;
@@ -276,7 +278,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	if (!err)
 		err = set_maps(bpf, options, tree);
 	if (!err)
-		set_programs(bpf, follow);
+		set_programs(bpf, follow, filters & CAPTURE_FILTER_CGROUP);
 	return err;
 }
 
@@ -502,6 +504,8 @@ void live_bpf_free(struct live_bpf *bpf)
 	live_bpf_detach_all(bpf);
 	for (size_t i = 0; i < LIVE_FOLLOW_PROGRAMS; i++)
 		(void)bpf_link__destroy(bpf->follow[i]);
+	for (size_t i = 0; i < LIVE_CGROUP_PROGRAMS; i++)
+		(void)bpf_link__destroy(bpf->cgroups[i]);
 	for (size_t i = 0; i < CAPTURE_EVENTS_MAX; i++)
 		capture__destroy(bpf->others[i]);
 	capture__destroy(bpf->skeleton);

@@ -1,8 +1,7 @@
-/* agent/live/system/cgroup.c: cgroups of the cgroup2 hierarchy: ids, levels and paths. */
+/* agent/live/system/cgroup.c: cgroups of the cgroup2 hierarchy: ids and paths. */
 #include "agent/live/system/cgroup.h"
 
 #include "agent/array.h"
-#include "agent/container.h"
 #include "agent/hash.h"
 #include "agent/limits.h"
 
@@ -26,16 +25,6 @@ struct hierarchy {
 	char root[PATH_MAX];  /* the part that is mounted: "/", except in a cgroup namespace */
 	char mount[PATH_MAX]; /* the mount point */
 };
-
-/* Return the level of a cgroup: the number of names in its path. */
-static uint32_t level_of(const char *path)
-{
-	uint32_t level = 0;
-
-	for (const char *p = path; *p; p++)
-		level += *p == '/' && p[1] && p[1] != '/';
-	return level;
-}
 
 /* Find the mount of the cgroup2 hierarchy. -ENOENT: there is none. */
 static int find_hierarchy(struct hierarchy *h)
@@ -86,93 +75,75 @@ static bool goes_up(const char *path)
  * Take paths with and without the mount point. In a cgroup namespace, the root that
  * /proc/self/mountinfo states is a part of the path, too.
  */
-int live_cgroup_find(const char *path, struct capture_cgroup *out)
+int live_cgroup_name(const char *path, char *name, size_t size)
 {
 	struct hierarchy *h = malloc(sizeof(*h));
-	char *whole = NULL;
-	struct stat st;
-	int err = h ? find_hierarchy(h) : -ENOMEM;
+	int err = h ? find_hierarchy(h) : -ENOMEM, n = 0;
 
 	if (!err) {
 		const char *rest = rest_below(path, h->mount);
+		const char *root = strcmp(h->root, "/") != 0 ? h->root : "";
 
 		if (rest)
 			path = rest;
-		rest = strcmp(h->root, "/") != 0 ? rest_below(path, h->root) : NULL;
+		rest = *root ? rest_below(path, root) : NULL;
 		if (rest)
 			path = rest;
-		if (asprintf(&whole, "%s/%s", h->mount, path) < 0) {
-			whole = NULL;
-			err = -ENOMEM;
-		}
+		while (*path == '/')
+			path++;
+		n = snprintf(name, size, "%s/%s", root, path);
+		while (n > 1 && (size_t)n < size && name[n - 1] == '/')
+			name[--n] = '\0';
 	}
-	if (!err && goes_up(whole))
-		err = -EINVAL; /* the level of such a path cannot be known */
-	if (!err && stat(whole, &st))
-		err = -errno;
-	if (!err && !S_ISDIR(st.st_mode))
-		err = -ENOTDIR;
-	if (!err)
-		*out = (struct capture_cgroup){ .id = st.st_ino,
-						.level = level_of(h->root) + level_of(path) +
-							 (path[0] && path[0] != '/') };
-	free(whole);
+	if (!err && (size_t)n >= size)
+		err = -ENAMETOOLONG;
+	if (!err && goes_up(name))
+		err = -EINVAL;
 	free(h);
 	return err;
 }
 
-struct search {
-	const char *text;
-	struct capture_cgroup *out;
-	size_t room, n;
-	char path
-		[PATH_MAX]; /* of the current cgroup, relative to the hierarchy's root; "": the root */
+struct walk {
+	live_cgroup_fn fn;
+	void *ctx;
+	char path[PATH_MAX]; /* of the current cgroup; "": the root */
 };
 
 /*
- * Append a cgroup if it is a container that matches, or else those below it: what is below a
- * container is part of it. fd is the cgroup's directory, and is closed here. A cgroup that is
- * removed meanwhile is left out. -E2BIG: no space is left.
+ * Report a cgroup and those below it. fd is the cgroup's directory, and is closed here. A cgroup that
+ * is removed meanwhile is left out.
  */
-static int search(struct search *s, int fd, uint64_t id, uint32_t level)
+static int walk(struct walk *w, int fd, uint64_t id, int depth)
 {
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	size_t length = strlen(s->path);
-	char container[CONTAINER_ID + 1];
+	size_t length = strlen(w->path);
 	struct dirent *entry;
-	int err = 0;
+	int err;
 
 	if (!dir) {
 		if (fd >= 0)
 			(void)close(fd);
 		return 0;
 	}
-	if (container_of(length ? s->path : "/", container) &&
-	    !strncmp(container, s->text, strlen(s->text))) {
-		if (s->n == s->room)
-			err = -E2BIG;
-		else
-			s->out[s->n++] = (struct capture_cgroup){ .id = id, .level = level };
-		level = DEPTH_MAX;
-	}
-	while (!err && level < DEPTH_MAX && (entry = readdir(dir))) {
+	err = w->fn(w->ctx, id, length ? w->path : "/");
+	while (!err && depth < DEPTH_MAX && (entry = readdir(dir))) {
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' ||
-		    length + strlen(entry->d_name) + 2 > sizeof(s->path))
+		    length + strlen(entry->d_name) + 2 > sizeof(w->path))
 			continue;
-		(void)snprintf(s->path + length, sizeof(s->path) - length, "/%s", entry->d_name);
-		err = search(s, openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-			     entry->d_ino, level + 1);
-		s->path[length] = '\0';
+		(void)snprintf(w->path + length, sizeof(w->path) - length, "/%s", entry->d_name);
+		err = walk(w, openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+			   entry->d_ino, depth + 1);
+		w->path[length] = '\0';
 	}
 	(void)closedir(dir);
 	return err;
 }
 
-int live_cgroup_containers(const char *text, struct capture_cgroup *out, size_t room, size_t *n)
+int live_cgroup_each(live_cgroup_fn fn, void *ctx)
 {
-	struct hierarchy *h = *text ? malloc(sizeof(*h)) : NULL;
-	struct search *s = calloc(1, sizeof(*s));
-	int fd = -1, err = !*text ? -ENOENT : h && s ? find_hierarchy(h) : -ENOMEM;
+	struct hierarchy *h = malloc(sizeof(*h));
+	struct walk *w = calloc(1, sizeof(*w));
+	int fd = -1, err = h && w ? find_hierarchy(h) : -ENOMEM;
 	struct stat st;
 
 	if (!err) {
@@ -184,19 +155,14 @@ int live_cgroup_containers(const char *text, struct capture_cgroup *out, size_t 
 		}
 	}
 	if (!err) {
-		s->text = text;
-		s->out = out;
-		s->room = room;
-		s->n = *n;
+		w->fn = fn;
+		w->ctx = ctx;
 		if (strcmp(h->root, "/") != 0)
-			strcpy(s->path, h->root);
-		err = search(s, fd, st.st_ino, level_of(h->root));
-		if (!err && s->n == *n)
-			err = -ENOENT;
-		*n = s->n;
+			strcpy(w->path, h->root);
+		err = walk(w, fd, st.st_ino, 0);
 	}
 	free(h);
-	free(s);
+	free(w);
 	return err;
 }
 
@@ -285,8 +251,7 @@ static int note_asked(struct live_cgroup_paths *paths, uint64_t id)
 	return known ? -EEXIST : 0;
 }
 
-/* Get the path of an existing cgroup. Return 0 or a negative errno value. */
-static int path_of(const struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size)
+int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size)
 {
 	union {
 		struct file_handle handle;
@@ -326,5 +291,5 @@ int live_cgroup_path_once(struct live_cgroup_paths *paths, uint64_t id, char *pa
 
 	if (err)
 		return err;
-	return path_of(paths, id, path, size) ? -ENOENT : 0;
+	return live_cgroup_path(paths, id, path, size) ? -ENOENT : 0;
 }

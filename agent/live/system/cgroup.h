@@ -6,27 +6,34 @@
 #ifndef AGENT_LIVE_SYSTEM_CGROUP_H
 #define AGENT_LIVE_SYSTEM_CGROUP_H
 
-#include "schema/capture.h"
-
 #include <stddef.h>
 #include <stdint.h>
 
 /*
- * Look up the cgroup of a path, which begins at the hierarchy's root or at its mount point.
- * -ENOENT: there is no such cgroup.
+ * Write the path of a cgroup from the hierarchy's root on into name. path begins there or at the mount
+ * point; the cgroup need not exist. -ENOENT: cgroup2 is not mounted; -EINVAL: the path goes up (..);
+ * -ENAMETOOLONG.
  */
-int live_cgroup_find(const char *path, struct capture_cgroup *out);
+int live_cgroup_name(const char *path, char *name, size_t size);
+
+/* Take a cgroup. path is borrowed until the call ends. A result other than 0 ends the walk with it. */
+typedef int (*live_cgroup_fn)(void *ctx, uint64_t id, const char *path);
 
 /*
- * Find the containers whose ids begin with text, and append their cgroups to out, which has room
- * entries of which *n are used. -ENOENT: there is none; -E2BIG: out is full.
+ * Report all cgroups, each before those below it. -ENOENT: cgroup2 is not mounted. Cgroups that come
+ * or go meanwhile may be left out.
  */
-int live_cgroup_containers(const char *text, struct capture_cgroup *out, size_t room, size_t *n);
+int live_cgroup_each(live_cgroup_fn fn, void *ctx);
 
 struct live_cgroup_paths;
 
 int live_cgroup_paths_new(struct live_cgroup_paths **out);    /* -ENOENT: cgroup2 is not mounted */
 void live_cgroup_paths_free(struct live_cgroup_paths *paths); /* NULL is fine */
+/*
+ * Get the path of a cgroup from the hierarchy's root on. -ESTALE: it does not exist any more, or is
+ * only being made; or another negative code.
+ */
+int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size);
 /*
  * Get the path of a cgroup, relative to the hierarchy's root, which is "/". -EEXIST: an earlier call
  * was asked for the same cgroup, and not for many others since; -ENOENT: the cgroup no longer exists;
