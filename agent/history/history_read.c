@@ -662,7 +662,7 @@ static int add_sample(struct reading *r, size_t index)
 		err = put_labels(r, sum, &n);
 	to.n_labels = n - to.n_locations;
 	return err ? err
-		   : stacks_add(r->s, &to, r->ids, r->ids + to.n_locations,
+		   : stacks_add(r->s, &to, r->ids, to.n_labels ? r->ids + to.n_locations : NULL,
 				r->values + index * r->s->n_types);
 }
 
