@@ -76,7 +76,7 @@ PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdyna
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps test-deps run deb check check-corpus check-faults check-kernels fuzz bench bench-capture install uninstall clean format man tests
+.PHONY: all deps test-deps run deb check check-corpus check-faults check-kernels check-soak fuzz bench bench-capture install uninstall clean format man tests
 
 # A mirror that fails once is asked again; who else installs is waited for.
 APT := apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
@@ -306,6 +306,12 @@ fuzz: test-deps
 check-kernels: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all $(addprefix $(BUILD)/tests/live/,alloc source target)
 	@BUILD=$(BUILD) tests/kernels.sh $(KERNEL)
+
+# The daemon for MINUTES beside compilers and short shells: does it grow, does it lose samples, do the sums add up?
+MINUTES ?= 30
+HZ ?= 999
+check-soak: test-deps all
+	@tests/soak.py $(BUILD)/offwind $(MINUTES) $(HZ)
 
 bench: test-deps all
 	@set -o pipefail; mkdir -p $(BUILD)/bench; for b in $(filter-out %/capture.sh,$(wildcard tests/bench/*.sh)); do \
