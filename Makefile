@@ -18,12 +18,14 @@ BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 
 comma := ,
 
+# What the program loads when it needs it (dlopen), as Debian packages: it is not linked with them.
+LOADED_PACKAGES := libdebuginfod1 libmicrohttpd12
 # The Debian packages that building and running need, and those that the tests and benchmarks need beside them.
-PACKAGES := \
+PACKAGES := $(LOADED_PACKAGES) \
 	gcc libc6-dev linux-libc-dev make pkg-config clang llvm bpftool \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
 	libsqlite3-dev nettle-dev libseccomp-dev libinih-dev libmicrohttpd-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
-	nodejs python3 libdebuginfod1
+	nodejs python3
 # npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
 PACKAGES += $(if $(shell command -v npm),,npm)
 TEST_PACKAGES := \
@@ -32,7 +34,7 @@ TEST_PACKAGES := \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
 	swi-prolog-core perl chromium curl graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd \
-	debhelper dpkg-dev lintian
+	debhelper dpkg-dev lintian python3-yaml
 
 # The two commands that do it all use every CPU, unless they were told how many.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))

@@ -29,6 +29,10 @@ grep -q "STATUS=.* 127.0.0.1:$port unix:$dir/socket" "$dir/told" || fail "the st
 healthy "127.0.0.1:$port/healthz" || fail "ready, but not served"
 healthy --unix-socket "$dir/socket" http://localhost/healthz || fail "ready, but the socket is not served"
 [ "$(stat -c %a "$dir/socket")" = 660 ] || fail "the socket's mode"
+# What the image and the manifest ask it with.
+deploy/probe.sh /healthz "$port" || fail "the probe of a daemon that is well"
+deploy/probe.sh /nothing "$port" && fail "the probe of a request that fails"
+deploy/probe.sh /healthz "$more" 2>/dev/null && fail "the probe of a daemon that is not there"
 
 echo "== watchdog"
 until_or_dead $daemon told WATCHDOG=1 2 || fail "WATCHDOG: $(cat "$dir/told")"
