@@ -129,6 +129,10 @@ assert filtered["cgroup"] > 0 and not filtered["other"], filtered' "$dir/stats.j
 	go tool pprof -raw "$dir/c.pb.gz" 2>/dev/null >"$dir/raw"
 	grep -q "cgroup:\[/offwind-$$.scope/docker-$id.scope\].*container_id:\[$id\]" "$dir/raw" || fail "no labels of cgroup and container"
 	grep -q "cgroup:\[/offwind-$$.scope/inner\]" "$dir/raw" || fail "no label of the other cgroup"
+	# As in a container, which has a cgroup namespace, and the hierarchy of the host as a volume.
+	(echo $BASHPID >"$group/inner/cgroup.procs" && unshare --cgroup "$offwind" record -F 997 -d 500ms --cgroup "/offwind-$$.scope" -o "$dir/c.pb.gz" 2>"$dir/log") ||
+		fail "in a cgroup namespace: $(cat "$dir/log")"
+	go tool pprof -raw "$dir/c.pb.gz" 2>/dev/null | grep -q "cgroup:\[/offwind-$$.scope/docker-$id.scope\]" || fail "no label of the cgroup in a cgroup namespace"
 	"$offwind" record -F 997 -d 500ms -p $other -o "$dir/c.pb.gz" 2>"$dir/log" || fail "$(cat "$dir/log")"
 	go tool pprof -raw "$dir/c.pb.gz" 2>/dev/null | grep -q "cgroup:\[/offwind-$$.scope/inner\]" || fail "no label of the cgroup with -p"
 	echo $plain >"$mount/cgroup.procs"

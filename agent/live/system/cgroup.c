@@ -20,11 +20,20 @@
 
 /* include/linux/exportfs.h, FILEID_KERNFS: the handle is the 64-bit inode number. */
 #define HANDLE_KERNFS 0xfe
+#define ROOT_INODE    1 /* of the hierarchy: the first that kernfs gives */
 
 struct hierarchy {
 	char root[PATH_MAX];  /* the part that is mounted: "/", except in a cgroup namespace */
 	char mount[PATH_MAX]; /* the mount point */
 };
+
+/* Return whether a path has a component "..". */
+static bool goes_up(const char *path)
+{
+	size_t length = strlen(path);
+
+	return strstr(path, "/../") || (length >= 3 && !strcmp(path + length - 3, "/.."));
+}
 
 /* Find the mount of the cgroup2 hierarchy. -ENOENT: there is none. */
 static int find_hierarchy(struct hierarchy *h)
@@ -33,6 +42,7 @@ static int find_hierarchy(struct hierarchy *h)
 	char *line = NULL, format[64];
 	int err = -ENOENT;
 	size_t room = 0;
+	struct stat st;
 
 	if (!file)
 		return -errno;
@@ -50,6 +60,12 @@ static int find_hierarchy(struct hierarchy *h)
 	}
 	free(line);
 	(void)fclose(file);
+	/*
+	 * cgroup_namespaces(7): the root of a mount from outside of the namespace, such as a volume of a
+	 * container, is "/..", "/../.." and so on.
+	 */
+	if (!err && goes_up(h->root) && !stat(h->mount, &st) && st.st_ino == ROOT_INODE)
+		(void)strcpy(h->root, "/");
 	return err;
 }
 
@@ -61,14 +77,6 @@ static const char *rest_below(const char *path, const char *directory)
 	if (strncmp(path, directory, length) != 0 || (path[length] != '/' && path[length]))
 		return NULL;
 	return path + length;
-}
-
-/* Return whether a path has a component "..". */
-static bool goes_up(const char *path)
-{
-	size_t length = strlen(path);
-
-	return strstr(path, "/../") || (length >= 3 && !strcmp(path + length - 3, "/.."));
 }
 
 /*
