@@ -323,6 +323,10 @@ def test_table(b):
     equal(text_of(b, "found"), "1 function in 2 frames: 65.00 %", "a row leads to its frames")
     equal([r[2] for r in rows(b)], ["work app"], "a search narrows the table")
     set_to(b, "search", "")
+    b.eval("[...document.querySelectorAll('#table-rows button')].find(e => e.getAttribute('aria-label') === 'Enlarge the widest frame of work').click()")
+    check("zoom=" in b.eval("location.hash") and text_of(b, "detail-text").startswith("work"), "a row enlarges its function")
+    b.key("Escape")
+    check("zoom=" not in b.eval("location.hash"), "and back")
     press(b, "table")
     check(near(named(b, "all")["width"], 1200 - 32), "the graph takes the table's room again")
 

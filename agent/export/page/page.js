@@ -459,13 +459,14 @@
 				setFocus(to, true);
 		});
 
-		function widestFound() {
+		function widest(isWanted) {
 			let best = -1;
-			for (let i = 1; found && i < n; i++)
-				if (found[frame[i]] && (best < 0 || weight(i) > weight(best)))
+			for (let i = 1; i < n; i++)
+				if (isWanted(i) && (best < 0 || weight(i) > weight(best)))
 					best = i;
 			return best;
 		}
+		const widestFound = () => (found ? widest(i => found[frame[i]]) : -1), widestOf = f => widest(i => functionAt(i) === f);
 		function showLinked() {
 			for (const [i, g] of drawn)
 				g.toggleAttribute("data-linked", linked >= 0 && functionAt(i) === linked);
@@ -483,7 +484,7 @@
 				draw();
 		}).observe(chartElement);
 
-		const pane = { element: chartElement, chart, look, draw, decorate, zoom, setFocus, widestFound, showLinked,
+		const pane = { element: chartElement, chart, look, draw, decorate, zoom, setFocus, widestFound, widestOf, showLinked,
 			view: () => tree, zoomed: () => zoomed, focused: () => focused, name: () => nameOf(focused), function: () => functionAt(focused),
 			isDrawn: i => drawn.has(i), weight, showZoomed: () => drawn.get(zoomed)?.scrollIntoView({ block: "nearest" }) };
 		return pane;
@@ -779,7 +780,19 @@
 			around.setAttribute("aria-label", `Callers and callees of ${name}`);
 			around.className = "around";
 			around.addEventListener("click", () => showAround(row.function));
-			cell(element, "", "name").append(around, button, " ", where);
+			const enlarge = document.createElement("button");
+			enlarge.type = "button";
+			enlarge.title = "Enlarge its widest frame";
+			enlarge.setAttribute("aria-label", `Enlarge the widest frame of ${name}`);
+			enlarge.className = "around enlarge";
+			enlarge.addEventListener("click", () => {
+				const i = main.widestOf(row.function);
+				if (i < 0)
+					return; // it only calls the function around which the graph is
+				main.zoom(i);
+				main.setFocus(i, false);
+			});
+			cell(element, "", "name").append(around, button, " ", where, enlarge);
 			rowOf.set(row.function, element);
 			for (const enters of ["mouseenter", "focusin"])
 				element.addEventListener(enters, () => link(row.function));

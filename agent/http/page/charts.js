@@ -24,11 +24,12 @@ const Charts = (() => {
 	const columnFor = ([from, to]) => least(STEPS.filter(step => step >= 1), (to - from) / ((width() - LEFT - RIGHT) / 1.5));
 
 	// Return how many parts a column has. A part is a multiple of the time for which one sample stands, or the cells would
-	// show a pattern of the sampling itself; parts that are much longer do not.
+	// show a pattern of the sampling itself. In a long column they do not.
+	const LONG = 10; // s
 	let sample = Infinity; // s; the shortest time seen
-	const rowsFor = seconds => (seconds / ROWS < 10 * sample && sample < Infinity ? Math.max(10, Math.round(seconds / (Math.ceil(seconds / sample / ROWS) * sample))) : ROWS);
+	const rowsFor = seconds => (seconds < LONG && sample < Infinity ? Math.max(10, Math.round(seconds / (Math.ceil(seconds / sample / ROWS) * sample))) : ROWS);
 	function learn(data) {
-		if (data.type !== "cpu" || data.unit !== "nanoseconds")
+		if (data.type !== "cpu" || data.unit !== "nanoseconds" || data.column_ns >= LONG * 1e9)
 			return;
 		for (const values of data.columns)
 			for (const v of values)
