@@ -238,6 +238,7 @@ def test_compares(b, phases):
     b.press("#as-base")
     b.drag("timeline", *two)
     check("~" in b.address().get("base", ""), f"the base is in the address: {b.address()}")
+    equal(b.eval("document.querySelectorAll('#timeline .base').length"), 1, "the timeline shows the base")
     check("compared with" in b.graph("d.getElementById('summary').textContent"), "the graph says that it compares")
     changes = {f.split(" % ")[1]: float(f.split(" % ")[0].replace("−", "-").replace("±", "")) for f in b.functions() if " % " in f}
     check(changes.get("phase_two", 0) > 20 and changes.get("phase_one", 0) < -20, f"the difference: {changes}")

@@ -212,6 +212,12 @@ const Charts = (() => {
 				over.append(element("svg:path", { class: "dim", "fill-rule": "evenodd", d: [[LEFT, width() - LEFT - RIGHT, TOP, high - BOTTOM - TOP], ...boxes].map(box).join("") }),
 					...boxes.map(one => element("svg:path", { class: "select", d: box(one) })));
 			}
+			const base = State.base();
+			if (base && id === "timeline" && base.to > view[0] && base.from < view[1]) {
+				const [a, b] = [base.from, base.to].map(t => inside(x(t)));
+				over.append(element("svg:rect", { class: "base", x: a, width: Math.max(1, b - a), y: TOP, height: high - BOTTOM - TOP }),
+					element("svg:text", { x: a + 4, y: TOP + 12 }, "compared with"));
+			}
 			const at = cursors[id];
 			if (at !== null && at >= view[0] && at <= view[1])
 				over.append(element("svg:line", { class: "cursor", x1: x(at), x2: x(at), y1: TOP, y2: high - BOTTOM }));

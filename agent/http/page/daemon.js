@@ -16,7 +16,7 @@ const Daemon = (() => {
 			$("token").focus();
 			$("login").addEventListener("submit", event => {
 				event.preventDefault();
-				token = $("token").value.trim();
+				token = $("token").value.replace(/[^!-~]/g, ""); // a header takes nothing else
 				sessionStorage.setItem("token", token);
 				delete document.documentElement.dataset.locked;
 				login = null;

@@ -65,6 +65,8 @@
 				drawLegend(data, mark);
 				shownType = data.type;
 				drawTypes();
+				if (!types.length)
+					loadChoices();
 				if (data.series.length)
 					problem("ready", "");
 				root.dataset.timeline = all;
@@ -390,12 +392,11 @@
 	seen = Charts.width();
 	// Whether something is recorded, which also tells the daemon's time; then all the rest.
 	load("ready", "/readyz").catch(error => {
-		if (error.isRefused)
+		if (error.isRefused && error.message !== "there is no window yet") // else there is nothing to draw, which is said
 			problem("ready", `Nothing is recorded at the moment: ${error.message}.`);
 	}).then(() => {
 		State.tick();
 		draw();
-		loadChoices();
 	});
 	followTheme();
 	root.dataset.ready = "";
