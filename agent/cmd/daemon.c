@@ -32,6 +32,8 @@
 
 enum { WORDS_MAX = 256 };
 
+enum { LOCK_MS = 5000 }; /* the processes of a daemon that was killed end a moment later */
+
 struct setting {
 	char *text; /* owned; NULL: not set */
 	int line;   /* of the file; 0: of the command line */
@@ -654,7 +656,7 @@ static int run(struct daemon_options *o, int argc, char **argv)
 	struct record_options record = RECORD_OPTIONS_DEFAULT;
 	struct server server = { .check = o->check };
 	char *db = NULL, *history = NULL;
-	int rc = CMD_FAILED, err = db_path(o->db.text, &db);
+	int rc = CMD_FAILED, err = db_path(o->db.text, &db), lock = -1;
 
 	if (!err && !(history = history_path(db)))
 		err = -ENOMEM;
@@ -682,6 +684,8 @@ static int run(struct daemon_options *o, int argc, char **argv)
 		if (!err)
 			err = make_store(db);
 		if (!err)
+			err = history_lock(history, LOCK_MS, &lock);
+		if (!err)
 			err = set_limits(o, history, false);
 		server_inherit(&server);
 		if (!err)
@@ -690,6 +694,8 @@ static int run(struct daemon_options *o, int argc, char **argv)
 		if (!err)
 			rc = serve_and_record(&record, &server, argc, argv);
 		server_close(&server, false);
+		if (lock >= 0)
+			(void)close(lock);
 	}
 	record_options_fini(&record);
 	free(history);

@@ -30,6 +30,12 @@ struct history;
  */
 int history_open(const char *path, bool write, struct history **out);
 void history_close(struct history *history); /* NULL is fine */
+/*
+ * Lock a history for a daemon, by an empty file beside it: PATH-lock. Wait for another one's end, but not
+ * longer than wait_ms. The lock ends when all copies of the descriptor *out are closed. Those who do not lock are not
+ * kept out. Errors are reported; -EBUSY: another process has the lock.
+ */
+int history_lock(const char *path, unsigned int wait_ms, int *out);
 /* Return whether a file is a history, by its first bytes. */
 bool history_is(const char *path);
 /*
@@ -93,7 +99,8 @@ typedef int (*history_point_fn)(void *ctx, const struct history_point *point);
 /*
  * Call fn for all samples of a range of time, window by window, with their values of one sample type;
  * NULL: the second type, which is that of the clock. *type and *unit (NULL: not wanted) are set to its
- * names, which the history owns. -ENOENT: there is no such type. Errors of the database are reported.
+ * names, which the history owns. Damaged windows are left out. -ENOENT: there is no such type. Errors of the
+ * database are reported.
  */
 int history_scan(struct history *history, uint64_t from_ns, uint64_t to_ns, const char *type,
 		 history_point_fn fn, void *ctx, const char **type_name, const char **unit);

@@ -34,6 +34,9 @@ deploy/probe.sh /healthz "$port" || fail "the probe of a daemon that is well"
 deploy/probe.sh /nothing "$port" && fail "the probe of a request that fails"
 deploy/probe.sh /healthz "$more" 2>/dev/null && fail "the probe of a daemon that is not there"
 
+# A second one with the same history waits for the end of the first one, but not for long.
+NOTIFY_SOCKET='' "$offwind" daemon --config "$dir/conf" --listen "unix:$dir/second" 2>"$dir/other" & second=$!
+
 echo "== watchdog"
 until_or_dead $daemon told WATCHDOG=1 2 || fail "WATCHDOG: $(cat "$dir/told")"
 kill -STOP "$(worker)"
@@ -41,6 +44,8 @@ n=$(grep -c WATCHDOG=1 "$dir/told")
 sleep 5 # two and more messages would come; a slow machine only makes them fewer
 [ "$(grep -c WATCHDOG=1 "$dir/told")" -le $((n + 1)) ] || fail "the worker stands still, and the daemon says that it lives"
 kill -CONT "$(worker)"
+wait $second && fail "a second daemon records into the same history"
+grep -q 'another daemon records into this history' "$dir/other" || fail "why not: $(cat "$dir/other")"
 until_or_dead $daemon told WATCHDOG=1 $((n + 2)) || fail "WATCHDOG after the worker went on"
 
 echo "== wrong settings change nothing"

@@ -446,6 +446,32 @@ static void test_several_processes_write_while_one_reads(void)
 	db_remove();
 }
 
+static void test_one_daemon_has_a_history(void)
+{
+	int one = -1, two = -1, to_child[2];
+	char name[80], byte;
+	pid_t pid;
+
+	CHECK(!history_lock(db_name, 0, &one) && one >= 0, "locked");
+	CHECK(history_lock(db_name, 0, &two) == -EBUSY && two == -1, "and not twice");
+	/* A process that has a copy of the descriptor has the lock, too, until it ends. */
+	CHECK(!pipe(to_child), "a pipe");
+	pid = fork();
+	if (!pid) {
+		(void)close(to_child[1]);
+		_exit(read(to_child[0], &byte, 1) == 1);
+	}
+	(void)close(to_child[0]);
+	(void)close(one);
+	CHECK(history_lock(db_name, 0, &two) == -EBUSY, "the child has it");
+	(void)close(to_child[1]);
+	CHECK(waitpid(pid, NULL, 0) == pid && !history_lock(db_name, 0, &two), "it ended");
+	(void)close(two);
+	CHECK(history_lock("/nowhere/h.db", 0, &two) == -ENOENT, "no such directory");
+	(void)snprintf(name, sizeof(name), "%s-lock", db_name);
+	CHECK(!unlink(name), "it has a file of its own");
+}
+
 /* ---- damage ---------------------------------------------------------------------------------- */
 
 static void test_damage_is_found(void)
@@ -608,6 +634,7 @@ int main(void)
 	test_generated_code_has_variants();
 	test_names_keep_all_they_have();
 	test_several_processes_write_while_one_reads();
+	test_one_daemon_has_a_history();
 	test_damage_is_found();
 	test_harmless_damage();
 	test_damaged_files();
