@@ -66,6 +66,7 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 			" WHERE id = ?1))",
 	[READ_TYPE] = "SELECT id, type, unit FROM types WHERE type = ?1 OR (?1 IS NULL AND"
 		      " type <> 'samples') ORDER BY id LIMIT 1",
+	[LAST_TYPE] = "SELECT coalesce(max(id), 0) FROM types",
 	[READ_LABEL] = "SELECT value FROM json_each((SELECT labels FROM labels WHERE id = ?1))"
 		       " WHERE key = ?2",
 	[READ_LABEL_KEYS] =

@@ -38,6 +38,7 @@ enum history_statement {
 	READ_LABELS,
 	READ_TYPES,
 	READ_TYPE,
+	LAST_TYPE,
 	READ_LABEL,
 	READ_LABEL_KEYS,
 	READ_COUNTERS,
@@ -125,6 +126,21 @@ static inline int64_t history_share(int64_t value, uint64_t from, uint64_t to, u
 		return value;
 	return (int64_t)((__int128)value * to / n - (__int128)value * from / n);
 }
+
+/* What the samples of windows can refer to. */
+struct history_bounds {
+	uint64_t node, type; /* the highest ids */
+};
+
+int history_read_bounds(struct history *h, struct history_bounds *out);
+/*
+ * Begin to read the samples of a window. Return 1, or 0 if they are damaged, wherever that is: such a
+ * window is left out as a whole.
+ */
+int history_open_samples(const void *blob, size_t size, const struct history_bounds *bounds,
+			 struct samples_reader *out);
+/* Warn about damaged windows that were left out, if there were any. */
+void history_warn(const struct history *h, uint64_t n_damaged);
 
 /* A row of the table windows. */
 struct history_row {

@@ -41,6 +41,7 @@ struct reading {
 	const struct history_query *q;
 	struct stacks *s;
 	struct history_found *found;
+	struct history_bounds bounds;
 	int64_t *type_of; /* by row in types: index + 1 in the profile; 0: there is no such row */
 	size_t n_types;	  /* room of type_of */
 	struct sum *sums;
@@ -458,11 +459,13 @@ static int add_window(struct reading *r, sqlite3_stmt *stmt)
 			    .end_ns = (uint64_t)sqlite3_column_int64(stmt, 1) };
 	struct samples_reader reader;
 	struct history_group group;
-	int err = samples_open(sqlite3_column_blob(stmt, 3), (size_t)sqlite3_column_bytes(stmt, 3),
-			       &reader);
+	int err;
 
-	if (err)
-		return err;
+	if (!history_open_samples(sqlite3_column_blob(stmt, 3),
+				  (size_t)sqlite3_column_bytes(stmt, 3), &r->bounds, &reader)) {
+		r->found->n_damaged++;
+		return 0;
+	}
 	w.whole = w.start_ns >= r->q->from_ns && w.end_ns <= r->q->to_ns;
 	if (reader.level != HISTORY_TIMES) {
 		if (w.start_ns < r->q->from_ns)
@@ -489,8 +492,8 @@ static int64_t sql_time(uint64_t ns)
 static int read_windows(struct reading *r)
 {
 	const int64_t range[] = { sql_time(r->q->from_ns), sql_time(r->q->to_ns) };
-	int err;
-	sqlite3_stmt *stmt = history_statement(r->h, READ_WINDOWS, &err);
+	int err = history_read_bounds(r->h, &r->bounds);
+	sqlite3_stmt *stmt = err ? NULL : history_statement(r->h, READ_WINDOWS, &err);
 
 	if (!stmt)
 		return err;
@@ -738,6 +741,7 @@ int history_read(struct history *h, const struct history_query *query, struct st
 		if (!err && found->n_windows && !query->base)
 			stacks_add_time(stacks, (int64_t)found->start_ns,
 					(int64_t)(found->end_ns - found->start_ns), 0);
+		history_warn(h, found->n_damaged);
 		(void)history_failed(h, "be read", err);
 		(void)db_exec(h->db, "COMMIT");
 	} else {

@@ -2,16 +2,59 @@
 #include "agent/history/history_internal.h"
 
 #include "agent/history/samples.h"
+#include "agent/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+int history_read_bounds(struct history *h, struct history_bounds *out)
+{
+	int64_t page = -1, type = 0;
+	int err = history_value(h, LAST_NODE_PAGE, &page);
+
+	if (!err)
+		err = history_value(h, LAST_TYPE, &type);
+	out->node = ((uint64_t)page + 1) * NODES_IN_PAGE;
+	out->type = (uint64_t)type;
+	return err;
+}
+
+static bool is_within(const struct history_sample *s, const struct history_bounds *bounds)
+{
+	for (uint32_t i = 0; i < s->n_values; i++)
+		if (s->values[i].type > bounds->type)
+			return false;
+	return s->node <= bounds->node;
+}
+
+int history_open_samples(const void *blob, size_t size, const struct history_bounds *bounds,
+			 struct samples_reader *out)
+{
+	struct history_group group;
+	struct samples_reader r;
+	int err = samples_open(blob, size, &r);
+
+	while (!err && (err = samples_next(&r, &group)) == 1)
+		err = is_within(group.sample, bounds) ? 0 : -EBADMSG;
+	return err ? 0 : !samples_open(blob, size, out);
+}
+
+void history_warn(const struct history *h, uint64_t n_damaged)
+{
+	if (n_damaged)
+		log_warning("%s: %" PRIu64 " damaged window%s left out", h->path, n_damaged,
+			    n_damaged == 1 ? " is" : "s are");
+}
 
 struct scanning {
 	uint64_t from_ns, to_ns;
 	uint32_t type, count_type; /* the one asked for, and "samples" */
 	history_point_fn fn;
 	void *ctx;
+	struct history_bounds bounds;
+	uint64_t n_damaged;
 };
 
 /* SQLite has signed numbers: a time beyond them is never reached. */
@@ -58,16 +101,20 @@ static int scan_group(const struct scanning *s, struct history_group *g, uint64_
 	return err;
 }
 
-static int scan_window(const struct scanning *s, sqlite3_stmt *window)
+static int scan_window(struct scanning *s, sqlite3_stmt *window)
 {
 	uint64_t start_ns = (uint64_t)sqlite3_column_int64(window, 0);
 	uint64_t end_ns = (uint64_t)sqlite3_column_int64(window, 1);
 	struct samples_reader reader;
 	struct history_group group;
-	int err = samples_open(sqlite3_column_blob(window, 3),
-			       (size_t)sqlite3_column_bytes(window, 3), &reader);
+	int err = 0;
 
-	if (!err && reader.level != HISTORY_TIMES && start_ns < s->from_ns)
+	if (!history_open_samples(sqlite3_column_blob(window, 3),
+				  (size_t)sqlite3_column_bytes(window, 3), &s->bounds, &reader)) {
+		s->n_damaged++;
+		return 0;
+	}
+	if (reader.level != HISTORY_TIMES && start_ns < s->from_ns)
 		return 0;
 	while (!err && (err = samples_next(&reader, &group)) == 1)
 		err = scan_group(s, &group, start_ns, end_ns);
@@ -109,7 +156,8 @@ int history_scan(struct history *h, uint64_t from_ns, uint64_t to_ns, const char
 		*type_name = h->type;
 	if (unit)
 		*unit = h->unit;
-	stmt = history_statement(h, READ_WINDOWS, &err);
+	err = history_read_bounds(h, &s.bounds);
+	stmt = err ? NULL : history_statement(h, READ_WINDOWS, &err);
 	if (!stmt)
 		return history_failed(h, "be read", err);
 	db_bind_numbers(stmt, (const int64_t[]){ clip(from_ns), clip(to_ns) }, 2);
@@ -119,6 +167,7 @@ int history_scan(struct history *h, uint64_t from_ns, uint64_t to_ns, const char
 			break;
 	}
 	db_release(stmt);
+	history_warn(h, s.n_damaged);
 	return history_failed(h, "be read", err);
 }
 
