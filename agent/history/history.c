@@ -80,6 +80,7 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[READ_SETTING] = "SELECT CAST(value AS INTEGER) FROM settings WHERE name = ?1",
 	[SET_SETTING] = "INSERT OR REPLACE INTO settings (name, value) VALUES (?1, ?2)",
 	[DELETE_SETTING] = "DELETE FROM settings WHERE name = ?1",
+	[STEADY_END] = "SELECT end_ns FROM windows ORDER BY end_ns DESC LIMIT 1 OFFSET 89",
 	[FIRST_END] = "SELECT end_ns FROM windows ORDER BY end_ns LIMIT 1",
 	[DELETE_WINDOWS] = "DELETE FROM windows WHERE id IN (SELECT id FROM windows WHERE"
 			   " end_ns < ?1 ORDER BY end_ns LIMIT ?2)",

@@ -155,6 +155,12 @@ int history_check_limits(const struct history_limits *limits);
 int history_set_limits(struct history *h, const struct history_limits *limits);
 
 /*
+ * Return a time for history_keep that a clock which is wrong for a short time does not change much: now_ns,
+ * but not more than the end of the 90th window from the newest. 0: there are fewer, or it cannot be read.
+ */
+uint64_t history_steady_time(struct history *h, uint64_t now_ns);
+
+/*
  * Do a bounded piece of what keeps a history within limits: merge windows, which loses no sums, delete
  * old ones, delete stacks and names that no window refers to, and return space to the file system. now_ns:
  * the time, since 1970. Return 1 if there may be more to do, 0 if there is not, or a negative code; errors

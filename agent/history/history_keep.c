@@ -379,6 +379,14 @@ static int keep(struct history *h, const struct history_limits *limits, uint64_t
 	return err;
 }
 
+uint64_t history_steady_time(struct history *h, uint64_t now)
+{
+	int64_t end_ns = 0;
+	int err = history_value(h, STEADY_END, &end_ns);
+
+	return err || end_ns < 0 ? 0 : (uint64_t)end_ns < now ? (uint64_t)end_ns : now;
+}
+
 int history_keep(struct history *h, const struct history_limits *limits, uint64_t now)
 {
 	struct history_limits all = *limits;

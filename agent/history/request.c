@@ -45,7 +45,7 @@ static bool keep(struct history *h)
 	struct history_limits limits;
 
 	return !history_get_limits(h, &limits) &&
-	       history_keep(h, &limits, clock_ns(CLOCK_REALTIME)) == 1;
+	       history_keep(h, &limits, history_steady_time(h, clock_ns(CLOCK_REALTIME))) == 1;
 }
 
 /* ---- asking ------------------------------------------------------------------------------ */

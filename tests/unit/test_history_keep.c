@@ -443,6 +443,116 @@ static void test_one_window_is_left(void)
 	db_remove();
 }
 
+/* ---- clocks and disks ------------------------------------------------------------------------ */
+
+/* Return how many samples the windows of a range have. */
+static uint64_t samples_in(struct history *h, uint64_t from_ns, uint64_t to_ns)
+{
+	const struct history_query range = { .from_ns = from_ns, .to_ns = to_ns };
+	struct history_found found;
+	int err;
+
+	free(made_read(h, &range, &found, &err));
+	CHECK(!err, "read");
+	return found.n_samples;
+}
+
+static void test_a_clock_may_be_wrong_for_some_minutes(void)
+{
+	struct history *h = open_history();
+	uint64_t years = 3650 * DAY, now = START + 1000 * SECOND;
+	char *all;
+
+	CHECK(history_steady_time(h, now) == 0, "there is no window");
+	add_windows(h, START, 89, NULL);
+	CHECK(history_steady_time(h, now) == 0, "there are too few");
+	add_windows(h, START + 890 * SECOND, 11, NULL);
+	CHECK(history_steady_time(h, now) == START + 110 * SECOND, "the 90th from the newest");
+	CHECK(history_steady_time(h, START) == START, "not behind the clock");
+	/* The clock is set ten years ahead, and back again, but half a minute too much. */
+	add_windows(h, now + years, 20, NULL);
+	CHECK(history_steady_time(h, now + years) < now, "nobody believes that yet");
+	(void)keep_all(h, &defaults, history_steady_time(h, now + years));
+	CHECK(db_count("SELECT count(*) FROM windows WHERE level = 0") == 120, "nothing happens");
+	add_windows(h, now - 30 * SECOND, 100, NULL);
+	all = text_of(h, &with_labels);
+	CHECK(samples_in(h, 0, UINT64_MAX) == UINT64_C(220) * SAMPLES, "all are there");
+	CHECK(samples_in(h, START, now - 30 * SECOND) == UINT64_C(97) * SAMPLES &&
+		      samples_in(h, now - 30 * SECOND, now) == UINT64_C(6) * SAMPLES &&
+		      samples_in(h, now, now + DAY) == UINT64_C(97) * SAMPLES &&
+		      samples_in(h, now + years, UINT64_MAX) == UINT64_C(20) * SAMPLES,
+	      "where the clock was then");
+	(void)keep_all(h, &defaults, now + DAY);
+	CHECK(db_count("SELECT count(*) FROM windows WHERE level = 0") == 20, "merged");
+	check_text(h, &with_labels, all, "all");
+	CHECK(samples_in(h, 0, now + DAY) == UINT64_C(200) * SAMPLES, "in their time");
+	free(all);
+	history_close(h);
+	db_remove();
+}
+
+/* Let the database have so many pages beyond those that it has, and no more: as a full disk does. */
+static void limit_pages(struct history *h, int64_t more)
+{
+	char sql[80];
+
+	(void)snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %" PRId64,
+		       db_number(h->db, "PRAGMA page_count") + more);
+	CHECK(!db_exec(h->db, sql), "limited");
+}
+
+static void test_a_full_disk_changes_nothing(void)
+{
+	struct history_counter fired = { "fired", "", 1 };
+	struct history_window w = { .start_ns = START + 1000 * SECOND,
+				    .end_ns = START + 1010 * SECOND,
+				    .counters = &fired,
+				    .n_counters = 1 };
+	struct history *h = open_history();
+	struct stacks *s = made_profile();
+	char *all;
+	int64_t counters;
+
+	add_windows(h, START, 100, NULL);
+	for (uint32_t i = 0; i < 2000; i++) { /* more than the pages have room for */
+		struct made_sample m = {
+			.time_ns = w.start_ns, .cpu_ns = 1, .frames = { 1000 + i, i }, .n_frames = 2
+		};
+
+		made_add(s, &m);
+	}
+	all = text_of(h, &with_labels);
+	counters = db_count(counted);
+	limit_pages(h, 1);
+	CHECK(history_add(h, s, &w) == -ENOSPC && history_add(h, s, &w) == -ENOSPC, "it is full");
+	CHECK(db_count(counted) == counters, "counters");
+	check_text(h, &with_labels, all, "as it was");
+	limit_pages(h, 0);
+	CHECK(db_sql("CREATE TABLE filling AS WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n "
+		     "+ 1"
+		     " FROM i WHERE n < 200) SELECT zeroblob(16000) FROM i;"
+		     "CREATE TRIGGER t AFTER DELETE ON windows BEGIN INSERT INTO filling SELECT *"
+		     " FROM filling; END") == SQLITE_OK,
+	      "deleting needs space");
+	limit_pages(h, 0);
+	CHECK(history_keep(h, &defaults, START + DAY) == -ENOSPC, "it is full");
+	CHECK(db_count("SELECT count(*) FROM windows WHERE level = 0") == 100 &&
+		      db_count(counted) == counters,
+	      "as it was");
+	check_text(h, &with_labels, all, "as it was");
+	/* Space is there again. */
+	CHECK(db_sql("DROP TRIGGER t; DROP TABLE filling") == SQLITE_OK, "no trigger");
+	limit_pages(h, 100000);
+	CHECK(keep_all(h, &defaults, START + DAY) > 0, "merged");
+	check_text(h, &with_labels, all, "all");
+	CHECK(history_add(h, s, &w) == 0, "added");
+	CHECK(samples_in(h, w.start_ns, w.end_ns) == 2000, "all of it");
+	free(all);
+	stacks_free(s);
+	history_close(h);
+	db_remove();
+}
+
 static void test_limits_are_stored(void)
 {
 	static const struct history_limits some = { .times_ns = HOUR, .bytes = 12345678901 };
@@ -487,6 +597,8 @@ int main(void)
 	test_windows_are_added_during_a_sweep(true);
 	test_space_is_limited();
 	test_one_window_is_left();
+	test_a_clock_may_be_wrong_for_some_minutes();
+	test_a_full_disk_changes_nothing();
 	test_limits_are_stored();
 	(void)rmdir(db_folder);
 	return check_done();
