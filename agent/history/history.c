@@ -253,6 +253,7 @@ void history_close(struct history *h)
 	history_clear_names(h);
 	history_nodes_forget(h);
 	history_sweep_free(h->sweep);
+	history_merge_free(h->merge);
 	free(h->path);
 	free(h);
 }

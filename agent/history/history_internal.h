@@ -81,6 +81,7 @@ enum history_statement {
 #define HISTORY_DELETIONS "deletions" /* how often nodes were deleted */
 
 struct history_sweep;
+struct history_merge;
 
 struct history {
 	sqlite3 *db;
@@ -92,7 +93,8 @@ struct history {
 	struct history_known known;  /* nodes, for a writer */
 	int64_t renamed;	     /* of HISTORY_RENAMED when frames were cached */
 	struct history_sweep *sweep; /* NULL: none is going on */
-	uint64_t step_ns;	     /* how long a step of it may take */
+	struct history_merge *merge; /* as sweep */
+	uint64_t step_ns;	     /* how long a step of these may take */
 	int64_t delete_before_ns;    /* windows that ended before it go because space is needed */
 };
 
@@ -148,6 +150,8 @@ struct history_row {
 	int64_t start_ns, end_ns, level, n_samples;
 	const struct history_bytes *samples;
 };
+
+void history_merge_free(struct history_merge *merge); /* NULL is fine */
 
 int history_add_window(struct history *h, const struct history_row *row, int64_t *id);
 

@@ -5,6 +5,7 @@
 #include "agent/history/history_internal.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/history/history_sweep.h"
 #include "agent/history/samples.h"
 #include "agent/log.h"
@@ -174,26 +175,33 @@ static int vacuum(struct history *h)
 
 /* ---- merging ----------------------------------------------------------------------------- */
 
-/* Windows that become one. */
-struct merging {
+/*
+ * Windows that become one. That takes several steps, and others may add and delete windows between them;
+ * but a window does not change.
+ */
+struct history_merge {
+	enum history_level level;
 	int64_t *ids;
 	struct uw_bytes *blobs; /* owned copies */
 	size_t n, room_ids, room_blobs;
-	struct history_bytes merged;
+	struct samples_merging *samples;
 	int64_t start_ns, end_ns, n_samples;
 };
 
-static void fini(struct merging *m)
+void history_merge_free(struct history_merge *m)
 {
+	if (!m)
+		return;
+	samples_merging_free(m->samples);
 	for (size_t i = 0; i < m->n; i++)
 		free((void *)m->blobs[i].pos);
 	free(m->ids);
 	free(m->blobs);
-	free(m->merged.bytes);
+	free(m);
 }
 
 /* Remember the window of a row. */
-static int take_window(struct merging *m, sqlite3_stmt *row)
+static int take_window(struct history_merge *m, sqlite3_stmt *row)
 {
 	int64_t start_ns = sqlite3_column_int64(row, 1), end_ns = sqlite3_column_int64(row, 2);
 	size_t size = (size_t)sqlite3_column_bytes(row, 4);
@@ -218,23 +226,23 @@ static int take_window(struct merging *m, sqlite3_stmt *row)
 }
 
 /* Take the windows that begin in a period, up to a level. */
-static int take_windows(struct history *h, int64_t period, enum history_level level,
-			struct merging *m)
+static int take_windows(struct history *h, int64_t period, struct history_merge *m)
 {
 	int err;
 	sqlite3_stmt *stmt = history_statement(h, MERGE_WINDOWS, &err);
 
 	if (!stmt)
 		return err;
-	db_bind_numbers(stmt,
-			(const int64_t[]){ period, period + (int64_t)period_ns[level], level }, 3);
+	db_bind_numbers(
+		stmt, (const int64_t[]){ period, period + (int64_t)period_ns[m->level], m->level },
+		3);
 	while ((err = db_step(stmt)) == 1) {
 		err = take_window(m, stmt);
 		if (err)
 			break;
 	}
 	db_release(stmt);
-	return err;
+	return err ? err : m->n ? 0 : -EBADMSG;
 }
 
 /* Run a statement with two parameters. */
@@ -251,31 +259,35 @@ static int run(struct history *h, enum history_statement which, int64_t one, int
 	return err < 0 ? err : 0;
 }
 
-/* Put one window in the place of those that were merged. */
-static int replace(struct history *h, const struct merging *m, enum history_level level)
+/* Put one window in the place of those that were merged. -ESTALE: one of them is not there any more. */
+static int replace(struct history *h, const struct history_merge *m)
 {
 	int64_t id;
-	int err = history_add_window(
-		h, &(struct history_row){ m->start_ns, m->end_ns, level, m->n_samples, &m->merged },
-		&id);
+	int err = history_add_window(h,
+				     &(struct history_row){ m->start_ns, m->end_ns, m->level,
+							    m->n_samples,
+							    samples_merged(m->samples) },
+				     &id);
 
 	for (size_t i = 0; i < m->n && !err; i++) {
 		err = run(h, MERGE_COUNTERS, id, m->ids[i]);
 		if (!err)
 			err = run(h, DELETE_WINDOW, m->ids[i], 0);
+		if (!err && sqlite3_changes(h->db) != 1)
+			err = -ESTALE;
 	}
 	return err;
 }
 
 /* Delete the windows that cannot be merged because they are damaged: nobody can read them. */
-static int delete_damaged(struct history *h, const struct merging *m, enum history_level level)
+static int delete_damaged(struct history *h, const struct history_merge *m)
 {
 	int err = 0;
 
 	for (size_t i = 0; i < m->n && !err; i++) {
 		struct history_bytes one = { .bytes = NULL };
 
-		err = samples_merge(&m->blobs[i], 1, level, &one);
+		err = samples_merge(&m->blobs[i], 1, m->level, &one);
 		free(one.bytes);
 		if (err == -EBADMSG || err == -ENOTSUP) {
 			log_error("%s: window %lld is damaged: it is deleted", h->path,
@@ -286,22 +298,43 @@ static int delete_damaged(struct history *h, const struct merging *m, enum histo
 	return err;
 }
 
-static int merge_period(struct history *h, int64_t period, enum history_level level)
+/* Begin to merge the windows of a period. */
+static int begin_merge(struct history *h, int64_t period, enum history_level level)
 {
-	struct merging m = { .n = 0 };
-	int err = db_exec(h->db, "BEGIN IMMEDIATE");
+	int err;
 
+	h->merge = calloc(1, sizeof(*h->merge));
+	if (!h->merge)
+		return -ENOMEM;
+	h->merge->level = level;
+	err = take_windows(h, period, h->merge);
 	if (!err)
-		err = take_windows(h, period, level, &m);
-	if (!err)
-		err = m.n ? samples_merge(m.blobs, m.n, level, &m.merged) : -EBADMSG;
-	if (!err)
-		err = replace(h, &m, level);
-	else if ((err == -EBADMSG || err == -ENOTSUP) && m.n)
-		err = delete_damaged(h, &m, level);
-	err = history_end(h, err);
-	fini(&m);
+		err = samples_merging_new(h->merge->blobs, h->merge->n, level, &h->merge->samples);
+	if (err) {
+		history_merge_free(h->merge);
+		h->merge = NULL;
+	}
 	return err;
+}
+
+/* Go on merging until a step's time is over, or write what was merged. Return as history_keep. */
+static int go_on_merging(struct history *h)
+{
+	int merged = samples_merging_go(h->merge->samples, now_ns() + h->step_ns), err;
+
+	if (merged == 1)
+		return 1;
+	err = db_exec(h->db, "BEGIN IMMEDIATE");
+	if (!err && !merged)
+		err = replace(h, h->merge);
+	else if (!err)
+		err = merged == -EBADMSG || merged == -ENOTSUP ? delete_damaged(h, h->merge)
+							       : merged;
+	err = history_end(h, err);
+	history_merge_free(h->merge);
+	h->merge = NULL;
+	/* If another process merged or deleted windows meanwhile, the next step begins anew. */
+	return err && err != -ESTALE ? err : 1;
 }
 
 /*
@@ -325,8 +358,8 @@ static int merge(struct history *h, enum history_level level, int64_t before_ns)
 	start_ns -= start_ns % period;
 	if (start_ns > before_ns - period)
 		return 0;
-	err = merge_period(h, start_ns, level);
-	return err ? err : 1;
+	err = begin_merge(h, start_ns, level);
+	return err ? err : go_on_merging(h);
 }
 
 /* ---- all of it --------------------------------------------------------------------------- */
@@ -358,8 +391,11 @@ static int keep(struct history *h, const struct history_limits *limits, uint64_t
 {
 	int64_t old = before(now, limits->age_ns);
 	bool due = false;
-	int err = delete_before(h, old > h->delete_before_ns ? old : h->delete_before_ns);
+	int err;
 
+	if (h->merge)
+		return go_on_merging(h);
+	err = delete_before(h, old > h->delete_before_ns ? old : h->delete_before_ns);
 	if (err)
 		return err;
 	h->delete_before_ns = 0; /* all are gone */

@@ -2,6 +2,7 @@
 #include "agent/history/samples.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "schema/window_blob.h"
 
 #include <errno.h>
@@ -259,10 +260,19 @@ bool samples_time(struct history_group *group, uint64_t *out)
 
 /* ---- merging ------------------------------------------------------------------------------ */
 
-struct merging {
-	struct samples_reader *readers; /* a heap: that of the first group is on top */
+enum { GROUPS_AT_ONCE = 64 }; /* between two looks at the clock */
+
+struct samples_merging {
+	const struct uw_bytes *blobs;
+	size_t n_blobs, n_open;
+	enum history_level level;
+	struct samples_reader *readers; /* of each blob */
+	struct history_bytes *repacked; /* blobs that had to be sorted again */
+	struct samples_reader *
+		*heap; /* those that are not at their ends: that of the first group on top */
 	size_t n;
-	struct history_bytes *repacked; /* blobs that had to be sorted again, by reader */
+	struct history_sample before; /* the last group that was packed */
+	struct history_bytes out;
 };
 
 static bool is_before(const struct samples_reader *a, const struct samples_reader *b)
@@ -271,101 +281,195 @@ static bool is_before(const struct samples_reader *a, const struct samples_reade
 }
 
 /* Move the reader at position i of the heap down to where it belongs. */
-static void sink(struct merging *m, size_t i)
+static void sink(struct samples_merging *m, size_t i)
 {
-	struct samples_reader moved = m->readers[i];
+	struct samples_reader *moved = m->heap[i];
 
 	for (size_t child; (child = 2 * i + 1) < m->n; i = child) {
-		if (child + 1 < m->n && is_before(&m->readers[child + 1], &m->readers[child]))
+		if (child + 1 < m->n && is_before(m->heap[child + 1], m->heap[child]))
 			child++;
-		if (!is_before(&m->readers[child], &moved))
+		if (!is_before(m->heap[child], moved))
 			break;
-		m->readers[i] = m->readers[child];
+		m->heap[i] = m->heap[child];
 	}
-	m->readers[i] = moved;
+	m->heap[i] = moved;
 }
 
-/* Pack the samples of a blob again, without threads; they are in another order then. */
+static int compare_nodes(const void *a, const void *b) /* for qsort */
+{
+	const struct history_sample *x = a, *y = b;
+
+	return order(x->node, y->node);
+}
+
+/* Pack samples that have the same labels, without threads. */
+static void put_together(struct history_bytes *out, struct history_sample *samples, size_t n,
+			 struct history_sample *before, int *err)
+{
+	if (n)
+		qsort(samples, n, sizeof(*samples), compare_nodes);
+	for (size_t i = 0, end; i < n && !*err; i = end) {
+		struct history_sample sum = samples[i];
+
+		for (end = i + 1; end < n && samples[end].node == sum.node; end++)
+			if (!add_values(&sum, &samples[end]))
+				break;
+		put_group(out, before, &sum, NULL, 0, HISTORY_TOGETHER, err);
+		*before = sum;
+	}
+}
+
+/*
+ * Pack the samples of a blob again, without threads; they are in another order then, but only among those
+ * with the same labels.
+ */
 static int repack(const struct uw_bytes *blob, struct history_bytes *out)
 {
 	struct samples_reader r;
-	struct history_sample *samples = NULL;
+	struct history_sample *samples = NULL, before = { .labels = 0 };
 	struct history_group group;
 	size_t n = 0, room = 0;
 	int err = samples_open(blob->pos, uw_bytes_left(blob), &r);
 
+	put_header(out, HISTORY_TOGETHER, &err);
 	while (!err && (err = samples_next(&r, &group)) == 1) {
-		err = array_grow(samples, n, room);
+		err = 0;
+		if (n && samples[0].labels != group.sample->labels) {
+			put_together(out, samples, n, &before, &err);
+			n = 0;
+		}
 		if (!err)
-			samples[n++] = *group.sample;
+			err = array_grow(samples, n, room);
+		if (err)
+			break;
+		samples[n] = *group.sample;
+		samples[n].pid = samples[n].tid = 0;
+		n++;
 	}
-	if (!err)
-		err = samples_pack(samples, n, HISTORY_TOGETHER, out);
+	put_together(out, samples, n, &before, &err);
 	free(samples);
 	return err;
 }
 
-/* Open a blob for merging, and read its first group. Return 1, 0 if it has none, or a negative code. */
-static int open_to_merge(const struct uw_bytes *blob, enum history_level level,
-			 struct samples_reader *r, struct history_bytes *repacked)
+/* Open the next blob, and read its first group. */
+static int open_next(struct samples_merging *m)
 {
+	const struct uw_bytes *blob = &m->blobs[m->n_open];
+	struct history_bytes *repacked = &m->repacked[m->n_open];
+	struct samples_reader *r = &m->readers[m->n_open++];
 	struct history_group group;
 	int err = samples_open(blob->pos, uw_bytes_left(blob), r);
 
-	if (!err && level == HISTORY_TOGETHER && r->level != HISTORY_TOGETHER) {
+	if (!err && m->level == HISTORY_TOGETHER && r->level != HISTORY_TOGETHER) {
 		err = repack(blob, repacked);
 		if (!err)
 			err = samples_open(repacked->bytes, repacked->size, r);
 	}
-	return err ? err : samples_next(r, &group);
+	if (!err)
+		err = samples_next(r, &group);
+	if (err == 1)
+		m->heap[m->n++] = r;
+	if (err >= 0 && m->n_open == m->n_blobs)
+		for (size_t i = m->n / 2; i--;)
+			sink(m, i);
+	return err < 0 ? err : 0;
 }
 
-static int merge_all(struct merging *m, enum history_level level, struct history_bytes *out)
+/* Merge the samples of the first identity. */
+static int merge_group(struct samples_merging *m)
 {
-	struct history_sample before = { .labels = 0 };
+	struct history_sample sum = m->heap[0]->last;
 	struct history_group group;
+	bool added = true;
 	int err = 0;
 
-	while (m->n && !err) {
-		struct history_sample sum = m->readers[0].last;
-		bool added = true;
+	while (m->n && added) {
+		err = samples_next(m->heap[0], &group);
+		if (err < 0)
+			return err;
+		if (!err)
+			m->heap[0] = m->heap[--m->n];
+		sink(m, 0);
+		added = m->n && !compare_groups(&m->heap[0]->last, &sum) &&
+			add_values(&sum, &m->heap[0]->last);
+	}
+	err = 0;
+	put_group(&m->out, &m->before, &sum, NULL, 0, m->level, &err);
+	m->before = sum;
+	return err;
+}
 
-		while (!err && m->n && added) {
-			err = samples_next(&m->readers[0], &group);
-			if (err < 0)
-				break;
-			if (!err)
-				m->readers[0] = m->readers[--m->n];
-			err = 0;
-			sink(m, 0);
-			added = m->n && !compare_groups(&m->readers[0].last, &sum) &&
-				add_values(&sum, &m->readers[0].last);
-		}
-		put_group(out, &before, &sum, NULL, 0, level, &err);
-		before = sum;
+int samples_merging_new(const struct uw_bytes *blobs, size_t n, enum history_level level,
+			struct samples_merging **out)
+{
+	struct samples_merging *m = calloc(1, sizeof(*m));
+	int err = 0;
+
+	if (!m)
+		return -ENOMEM;
+	*m = (struct samples_merging){ .blobs = blobs, .n_blobs = n, .level = level };
+	m->readers = calloc(n + 1, sizeof(*m->readers));
+	m->repacked = calloc(n + 1, sizeof(*m->repacked));
+	m->heap = calloc(n + 1, sizeof(struct samples_reader *));
+	if (!m->readers || !m->repacked || !m->heap)
+		err = -ENOMEM;
+	put_header(&m->out, level, &err);
+	if (err)
+		samples_merging_free(m);
+	else
+		*out = m;
+	return err;
+}
+
+int samples_merging_go(struct samples_merging *m, uint64_t until_ns)
+{
+	int err = 0;
+
+	while (!err && m->n_open < m->n_blobs) {
+		err = open_next(m);
+		if (!err && now_ns() >= until_ns)
+			return 1;
+	}
+	while (!err && m->n) {
+		for (int i = 0; !err && m->n && i < GROUPS_AT_ONCE; i++)
+			err = merge_group(m);
+		if (!err && m->n && now_ns() >= until_ns)
+			return 1;
 	}
 	return err;
+}
+
+const struct history_bytes *samples_merged(const struct samples_merging *m)
+{
+	return &m->out;
+}
+
+void samples_merging_free(struct samples_merging *m)
+{
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n_blobs && m->repacked; i++)
+		free(m->repacked[i].bytes);
+	free(m->readers);
+	free(m->repacked);
+	free(m->heap);
+	free(m->out.bytes);
+	free(m);
 }
 
 int samples_merge(const struct uw_bytes *blobs, size_t n, enum history_level level,
 		  struct history_bytes *out)
 {
-	struct merging m = { .readers = calloc(n + 1, sizeof(*m.readers)),
-			     .repacked = calloc(n + 1, sizeof(*m.repacked)) };
-	int err = m.readers && m.repacked ? 0 : -ENOMEM;
+	struct samples_merging *m = NULL;
+	int err = samples_merging_new(blobs, n, level, &m);
 
-	put_header(out, level, &err);
-	for (size_t i = 0; i < n && err >= 0; i++) {
-		err = open_to_merge(&blobs[i], level, &m.readers[m.n], &m.repacked[i]);
-		m.n += err == 1;
+	if (!err)
+		err = samples_merging_go(m, UINT64_MAX);
+	if (!err) {
+		free(out->bytes);
+		*out = m->out;
+		m->out.bytes = NULL;
 	}
-	for (size_t i = m.n / 2; i-- && err >= 0;)
-		sink(&m, i);
-	if (err >= 0)
-		err = merge_all(&m, level, out);
-	for (size_t i = 0; i < n && m.repacked; i++)
-		free(m.repacked[i].bytes);
-	free(m.readers);
-	free(m.repacked);
+	samples_merging_free(m);
 	return err;
 }

@@ -64,6 +64,19 @@ int samples_next(struct samples_reader *r, struct history_group *out);
 /* Give the next time of a group, in ns since the window's start. False: there are no more. */
 bool samples_time(struct history_group *group, uint64_t *out);
 
+struct samples_merging;
+
+/*
+ * Begin to do what samples_merge does, in pieces. The blobs are borrowed until samples_merging_free.
+ * samples_merging_go returns 1 if there is more to do after that time of now_ns(), 0 or a negative code. The
+ * result is borrowed from m.
+ */
+int samples_merging_new(const struct uw_bytes *blobs, size_t n, enum history_level level,
+			struct samples_merging **out);
+int samples_merging_go(struct samples_merging *m, uint64_t until_ns);
+const struct history_bytes *samples_merged(const struct samples_merging *m);
+void samples_merging_free(struct samples_merging *m); /* NULL is fine */
+
 /*
  * Merge n blobs into one of a level that is THREADS or TOGETHER and not below theirs: samples with one
  * identity are counted together. -EBADMSG, -ENOTSUP, -ENOMEM. Free out->bytes in each case.

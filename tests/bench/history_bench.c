@@ -317,12 +317,12 @@ static void read_hours(const char *path, double hours)
 static void keep(const char *path)
 {
 	struct history *h;
-	uint64_t now = clock_ns(CLOCK_REALTIME) + 24 * HOUR, longest = 0, all = 0;
+	uint64_t now = clock_ns(CLOCK_REALTIME) + 24 * HOUR, longest = 0, all = 0, longest_cpu = 0;
 	struct history_limits limits = { .bytes = 0 };
 	int err = history_open(path, true, &h), steps = 0;
 
 	while (!err) {
-		uint64_t start = now_ns(), took;
+		uint64_t start = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID), took;
 
 		err = history_keep(h, &limits, now);
 		if (err != 1)
@@ -330,13 +330,17 @@ static void keep(const char *path)
 		err = 0;
 		took = now_ns() - start;
 		longest = took > longest ? took : longest;
+		cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+		longest_cpu = cpu > longest_cpu ? cpu : longest_cpu;
 		all += took;
 		steps++;
 	}
 	if (err)
 		die(path, err);
-	(void)printf("a day later: %d steps, %.1f ms each, the longest %.1f ms\n", steps,
-		     (double)all * 1e-6 / (steps ? steps : 1), (double)longest * 1e-6);
+	(void)printf("a day later: %d steps, %.1f ms each, the longest %.1f ms, or %.1f of CPU; "
+		     "peak %.0f MiB\n",
+		     steps, (double)all * 1e-6 / (steps ? steps : 1), (double)longest * 1e-6,
+		     (double)longest_cpu * 1e-6, peak_mb());
 	history_close(h);
 }
 

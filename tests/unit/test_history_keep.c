@@ -278,6 +278,49 @@ static void test_a_merge_is_one_transaction(void)
 	db_remove();
 }
 
+/*
+ * Merging takes several steps. Meanwhile windows are added, and those that are merged are deleted, or
+ * merged by another process: nothing is lost, and nothing is there twice.
+ */
+static void test_windows_change_while_others_are_merged(void)
+{
+	static const char gone[] = "DELETE FROM windows WHERE id = 30";
+
+	for (int change = 0; change < 4; change++) {
+		struct history *h = open_history(), *other = open_history();
+		int64_t left = change == 1 ? 119 : change == 2 ? 132 : 120;
+		char *labels, *counters;
+		int steps = 1;
+
+		h->step_ns = 0;
+		add_windows(h, START, 120, NULL);
+		CHECK(history_keep(h, &defaults, START + DAY) == 1 && h->merge, "a merge begins");
+		if (change == 1)
+			CHECK(db_sql(gone) == SQLITE_OK, gone);
+		else if (change == 2)
+			add_windows(other, START, 12, NULL);
+		else if (change == 3)
+			CHECK(keep_all(other, &defaults, START + DAY) > 0, "another process");
+		labels = text_of(h, &with_labels);
+		if (asprintf(&counters, "SELECT (%s) = %" PRId64, counted, db_count(counted)) < 0)
+			abort();
+		steps += keep_all(h, &defaults, START + DAY);
+		CHECK(steps > 10 && !h->merge, "several steps");
+		CHECK(db_count("SELECT sum(n_samples) FROM windows") == left * SAMPLES, "samples");
+		CHECK(db_count("SELECT count(*) FROM windows WHERE level = 0") == 0, "merged");
+		CHECK(db_count("SELECT count(*) = count(DISTINCT start_ns / 600000000000) FROM "
+			       "windows") == 1,
+		      "one for each period");
+		CHECK(db_count(counters) == 1 && db_count(balance) == 0, "counters");
+		check_text(h, &with_labels, labels, "all");
+		free(counters);
+		free(labels);
+		history_close(other);
+		history_close(h);
+		db_remove();
+	}
+}
+
 static void test_damaged_windows_do_not_stop_others(void)
 {
 	static const char *const damages[] = { "x'01'", "x'0200'", "x'0100010000010b'" };
@@ -591,6 +634,7 @@ int main(void)
 	test_late_windows_are_merged_too();
 	test_whole_windows_of_a_range_are_read();
 	test_a_merge_is_one_transaction();
+	test_windows_change_while_others_are_merged();
 	test_damaged_windows_do_not_stop_others();
 	test_what_nobody_refers_to_is_deleted();
 	test_windows_are_added_during_a_sweep(false);
