@@ -56,7 +56,8 @@ PAGE := agent/export/page
 PAGE_H := $(GEN)/$(PAGE)/parts.h
 DAEMON_PAGE := agent/http/page
 DAEMON_PAGE_H := $(GEN)/$(DAEMON_PAGE)/page.h
-GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H) $(DAEMON_PAGE_H)
+OPENAPI_H := $(GEN)/agent/http/openapi.h
+GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H) $(DAEMON_PAGE_H) $(OPENAPI_H)
 
 UNWINDER_C := $(wildcard base/*.c unwinder/*/*.c)
 AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c agent/*/*/*.c))
@@ -207,6 +208,12 @@ $(SQL_H): $(GEN)/schema/%_sql.h: $$(sort $$(wildcard schema/%_[0-9].sql))
 	@mkdir -p $(@D)
 	$(call say,SQL,$@){ echo 'static const char *const $*_sql[] = {'; \
 	  for f in $^; do sed -e 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo ','; done; echo '};'; } > $@.tmp && mv $@.tmp $@
+
+# The description of what the daemon serves, a string for each line.
+$(OPENAPI_H): docs/openapi.yaml
+	@mkdir -p $(@D)
+	$(call say,YAML,$@){ echo 'static const char *const openapi_text[] = {'; \
+	  sed -e 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n",/' $<; echo '};'; } > $@.tmp && mv $@.tmp $@
 
 # ---- from npm: no code of others' is kept here; lock files pin each package's version and hash ----
 

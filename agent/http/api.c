@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SECONDS_DEFAULT = 10, SECONDS_MAX = 3600, BASE_NAME = 512 };
+enum { BASE_NAME = 512 };
 
 const char *http_argument(const struct http_request *r, const char *key)
 {
@@ -98,33 +98,6 @@ static int base_range(const struct http_request *r, struct http_reply *reply,
 	return 0;
 }
 
-/* Arguments that are no labels. */
-static bool is_reserved(const char *key)
-{
-	static const char *const keys[] = { "from",	 "to",	    "format", "type",	 "by",
-					    "n",	 "sort",    "step",   "rows",	 "times",
-					    "focus",	 "ignore",  "module", "seconds", "title",
-					    "base_from", "base_to", "key",    "time_ns" };
-
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (!strcmp(key, keys[i]))
-			return true;
-	return false;
-}
-
-/* Return the key of a condition on a label of the base, "comm" of "base.comm"; NULL: it is none. */
-static const char *base_key(const struct http_argument *a)
-{
-	return strncmp(a->key, "base.", 5) != 0 ? NULL : a->key + 5;
-}
-
-bool api_is_label(const struct http_argument *a)
-{
-	return !is_reserved(a->key) && !base_key(a) && *a->key &&
-	       a->key[strspn(a->key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				     "0123456789_.-")] == '\0';
-}
-
 /* What a request asks of samples; not copied, as it is large. */
 struct conditions {
 	struct selection selection;
@@ -152,14 +125,10 @@ static int take_conditions(const struct http_request *r, struct http_reply *repl
 		const struct http_argument *a = &r->arguments[i];
 		bool focus = !strcmp(a->key, "focus"), ignore = !strcmp(a->key, "ignore");
 		bool module = !strcmp(a->key, "module");
-		const char *key = base ? base_key(a) : api_is_label(a) ? a->key : NULL;
+		const char *key = base ? api_base_key(a) : api_is_label(a) ? a->key : NULL;
 
-		if (!focus && !ignore && !module && !key) {
-			if (!is_reserved(a->key) && !base_key(a) && !api_is_label(a))
-				return http_fail(reply, 400, "there is no argument '%.40s'",
-						 a->key);
+		if (!focus && !ignore && !module && !key)
 			continue;
-		}
 		if (focus || ignore || module)
 			texts[i] = strdup(a->value);
 		else if (asprintf(&texts[i], "%s=%s", key, a->value) < 0)
@@ -259,7 +228,7 @@ static int load_both(struct api *api, const struct http_request *r, struct http_
 
 	*name = '\0';
 	for (size_t i = 0; i < r->n_arguments; i++)
-		wanted = wanted || base_key(&r->arguments[i]);
+		wanted = wanted || api_base_key(&r->arguments[i]);
 	if (err || !wanted)
 		return err;
 	err = base_range(r, reply, &p->range, &range);
@@ -276,19 +245,22 @@ static int load_both(struct api *api, const struct http_request *r, struct http_
 	textbuf_add(name, BASE_NAME, " to ");
 	add_time(name, BASE_NAME, range.to_ns);
 	for (size_t i = 0; i < r->n_arguments; i++)
-		if (base_key(&r->arguments[i]))
-			textbuf_add(name, BASE_NAME, ", %s=%s", base_key(&r->arguments[i]),
+		if (api_base_key(&r->arguments[i]))
+			textbuf_add(name, BASE_NAME, ", %s=%s", api_base_key(&r->arguments[i]),
 				    r->arguments[i].value);
 	return 0;
 }
 
-static void get_profile(struct api *api, const struct http_request *r, struct http_reply *reply)
+void api_profile(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	const char *name = http_argument(r, "format");
 	enum format format = FORMAT_PPROF;
 	struct api_profile p;
+	uint64_t seconds;
 	int err;
 
+	if (api_number(r, reply, "seconds", 1, API_SECONDS_MAX, &seconds))
+		return;
 	if (name && format_take(&format, "format", (char *)(uintptr_t)name)) {
 		(void)http_fail(reply, 400, "format is one of " FORMAT_NAMES ", not '%.40s'", name);
 		return;
@@ -299,6 +271,7 @@ static void get_profile(struct api *api, const struct http_request *r, struct ht
 		      : format == FORMAT_FOLDED ? "text/plain; charset=utf-8"
 		      : format == FORMAT_TEXT	? "text/plain; charset=utf-8"
 		      : format == FORMAT_TSV	? "text/tab-separated-values; charset=utf-8"
+		      : format == FORMAT_JSONL	? "application/x-ndjson"
 						: "application/json";
 	reply->file = format_file(format);
 	err = format_write(format, p.stacks, p.type, reply->out);
@@ -307,7 +280,7 @@ static void get_profile(struct api *api, const struct http_request *r, struct ht
 	stacks_free(p.stacks);
 }
 
-static void get_flamegraph(struct api *api, const struct http_request *r, struct http_reply *reply)
+void api_flamegraph(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	const char *by = http_argument(r, "by"), *title = http_argument(r, "title");
 	struct flame *flame = NULL;
@@ -342,7 +315,7 @@ static const char *const ranking_words[] = {
 	[RANKING_CONTAINER] = "container", [RANKING_STOP] = "stop",
 };
 
-static void get_top(struct api *api, const struct http_request *r, struct http_reply *reply)
+void api_top(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	const char *by = http_argument(r, "by"), *sort = http_argument(r, "sort");
 	struct ranking_json options = { .by_total = sort && !strcmp(sort, "total") };
@@ -360,6 +333,10 @@ static void get_top(struct api *api, const struct http_request *r, struct http_r
 		(void)http_fail(reply, 400,
 				"by is one of symbol, module, source, pid, comm, thread, "
 				"container and stop");
+		return;
+	}
+	if (sort && strcmp(sort, "self") != 0 && !options.by_total && !by_change) {
+		(void)http_fail(reply, 400, "sort is self, total or change, not '%.40s'", sort);
 		return;
 	}
 	if (api_number(r, reply, "n", 0, 1000000, &n) ||
@@ -408,7 +385,7 @@ static void put_counter(void *ctx, const struct history_counter *c)
 	(void)fprintf(to->out, ":%" PRId64, c->n);
 }
 
-static void get_counters(struct api *api, const struct http_request *r, struct http_reply *reply)
+void api_counters(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	struct counters counters = { .out = reply->out };
 	struct api_range range;
@@ -425,7 +402,7 @@ static void get_counters(struct api *api, const struct http_request *r, struct h
 
 /* ---- health ------------------------------------------------------------------------------ */
 
-static void get_health(struct api *api, const struct http_request *r, struct http_reply *reply)
+void api_health(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	(void)api;
 	(void)r;
@@ -434,7 +411,7 @@ static void get_health(struct api *api, const struct http_request *r, struct htt
 }
 
 /* Ready: what is recorded arrives. */
-static void get_ready(struct api *api, const struct http_request *r, struct http_reply *reply)
+void api_ready(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	uint64_t newest = history_newest(api->history);
 
@@ -447,65 +424,4 @@ static void get_ready(struct api *api, const struct http_request *r, struct http
 	}
 	reply->type = "text/plain; charset=utf-8";
 	(void)fputs("ready\n", reply->out);
-}
-
-/* ---- routes ------------------------------------------------------------------------------ */
-
-static const struct {
-	const char *method, *path;
-	void (*answer)(struct api *api, const struct http_request *r, struct http_reply *reply);
-} routes[] = {
-	{ "GET", "/", api_page },
-	{ "GET", "/debug/pprof/profile", get_profile },
-	{ "GET", "/api/v1/profile", get_profile },
-	{ "GET", "/api/v1/flamegraph", get_flamegraph },
-	{ "GET", "/api/v1/top", get_top },
-	{ "GET", "/api/v1/labels", api_labels },
-	{ "GET", "/api/v1/timeline", api_timeline },
-	{ "GET", "/api/v1/heatmap", api_heatmap },
-	{ "GET", "/api/v1/samples", api_samples },
-	{ "GET", "/api/v1/explain", api_explain },
-	{ "GET", "/api/v1/counters", get_counters },
-	{ "POST", "/api/v1/query", api_query },
-	{ "GET", "/api/v1/unwind/", api_unwind },
-	{ "GET", "/metrics", api_metrics },
-	{ "GET", "/healthz", get_health },
-	{ "GET", "/readyz", get_ready },
-};
-
-uint32_t api_seconds(const struct http_request *r)
-{
-	const char *text = http_argument(r, "seconds");
-	long seconds = text ? strtol(text, NULL, 10) : SECONDS_DEFAULT;
-
-	if (strcmp(r->path, "/debug/pprof/profile") != 0 || http_argument(r, "from"))
-		return 0;
-	return seconds < 1 ? 1 : seconds > SECONDS_MAX ? SECONDS_MAX : (uint32_t)seconds;
-}
-
-/* Return whether a path is that of a route, or below one that ends with a slash. */
-static bool is_route(const char *route, const char *path)
-{
-	size_t n = strlen(route);
-
-	return route[n - 1] == '/' && n > 1 ? !strncmp(path, route, n) : !strcmp(path, route);
-}
-
-void api_answer(struct api *api, const struct http_request *r, struct http_reply *reply)
-{
-	bool there = false;
-
-	reply->status = 200;
-	reply->type = "application/json";
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
-		if (!is_route(routes[i].path, r->path))
-			continue;
-		there = true;
-		if (strcmp(r->method, routes[i].method) != 0)
-			continue;
-		routes[i].answer(api, r, reply);
-		return;
-	}
-	(void)http_fail(reply, there ? 405 : 404,
-			there ? "%s takes another method" : "there is no %s", r->path);
 }

@@ -20,10 +20,7 @@ struct api { /* what one thread answers from; borrowed */
 int api_sql_open(const char *store, const char *history, struct sqlite3 **out);
 void api_sql_close(struct sqlite3 *sql);
 
-/*
- * Answer a request. Everything that goes wrong is in the reply.
- *
- */
+/* Answer a request. Everything that goes wrong is in the reply. */
 void api_answer(struct api *api, const struct http_request *request, struct http_reply *reply);
 
 /* Return for how many seconds a request wants to be profiled before it is answered; 0: not at all. */

@@ -742,11 +742,6 @@ void api_explain(struct api *api, const struct http_request *r, struct http_repl
 				"time_ns is missing: the time of a sample, from /api/v1/samples");
 		return;
 	}
-	one.n_arguments = 0;
-	for (size_t i = 0; i < r->n_arguments; i++)
-		if (strcmp(r->arguments[i].key, "from") != 0 &&
-		    strcmp(r->arguments[i].key, "to") != 0)
-			one.arguments[one.n_arguments++] = r->arguments[i];
 	(void)snprintf(from, sizeof(from), "%" PRIu64 "ns", time_ns);
 	(void)snprintf(to, sizeof(to), "%" PRIu64 "ns", time_ns + 1);
 	one.arguments[one.n_arguments++] = (struct http_argument){ "from", from };

@@ -86,6 +86,9 @@ python3 - <(get "/api/v1/top?from=$((now - 60000000000))ns&to=${now}ns") <(get "
 	assert a > 0 and a == b == c
 PY
 
+echo "== everything is as docs/openapi.yaml says"
+node tests/live/daemon_api.mjs "$BUILD/npm/tests/node_modules" "$socket" "build_id=$id" "time_ns=$time_ns" || fail "the description"
+
 echo "== what is wrong has a status and a reason"
 for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels?key=" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x" "400 /api/v1/explain" "400 /api/v1/unwind/x" "400 POST /api/v1/query" "400 POST /api/v1/query SELECT 1 FROM nothing" "400 POST /api/v1/query ATTACH '/etc/passwd' AS x" "400 POST /api/v1/query DELETE FROM history.windows" "400 POST /api/v1/query PRAGMA journal_mode"; do
 	get "${request#* }" >"$dir/reply"
