@@ -15,6 +15,9 @@ fail() {
 	failures=$((failures + 1))
 }
 
+# Print a TCP port of 127.0.0.1 that nobody listens on.
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
 # Write a C program that computes in a function named hot, which is inlined nowhere. After each
 # 100,000 turns it runs STATEMENT, which may be empty.
 hot_program() { # file.c [STATEMENT]

@@ -5,13 +5,13 @@ set -u
 . tests/wait.sh
 hot_program "$dir/main.c"
 gcc -O1 -g -o "$dir/prog" "$dir/main.c" || exit 1
-db=$dir/o.db history=$dir/o-history.db socket=$dir/socket
+db=$dir/o.db history=$dir/o-history.db socket=$dir/socket port=$(free_port)
 "$dir/prog" & prog=$!
 printf '[record]\nrotate = 2\n' >"$dir/short"
 
 # Begin a daemon; $url is where it serves.
 begin() { # option…
-	"$offwind" daemon --config "$dir/short" --db "$db" --listen "unix:$socket" "$@" 2>"$dir/log" & daemon=$!
+	"$offwind" daemon --config "$dir/short" --db "$db" --listen "unix:$socket" --listen "127.0.0.1:$port" "$@" 2>"$dir/log" & daemon=$!
 }
 # Print what a request gives, after its status.
 get() { # path [header…]
@@ -88,6 +88,24 @@ PY
 
 echo "== everything is as docs/openapi.yaml says"
 node tests/live/daemon_api.mjs "$BUILD/npm/tests/node_modules" "$socket" "build_id=$id" "time_ns=$time_ns" || fail "the description"
+
+echo "== Prometheus reads the metrics"
+get /metrics | tail -n +2 | promtool check metrics >"$dir/out" 2>&1 && [ ! -s "$dir/out" ] || fail "promtool: $(cat "$dir/out")"
+asked=$(free_port)
+cat >"$dir/prometheus.yml" <<YML
+scrape_configs:
+  - job_name: offwind
+    scrape_interval: 1s
+    static_configs: [{targets: ["127.0.0.1:$port"]}]
+YML
+prometheus --config.file="$dir/prometheus.yml" --storage.tsdb.path="$dir/prometheus" --web.listen-address="127.0.0.1:$asked" >"$dir/out" 2>&1 & prometheus=$!
+value() { curl -s -G "127.0.0.1:$asked/api/v1/query" --data-urlencode "query=$1" | grep -o '"[0-9.]*"\]' | tr -d '"]'; } # PromQL
+total() { sqlite3 -cmd ".timeout 10000" "$history" "SELECT sum(n) FROM totals WHERE what = '$1'"; }
+is_scraped() { [ "$(value 'up{job="offwind"}')" = 1 ] && [ "$(value offwind_events_fired_total)" = "$(total fired)" ]; }
+WAIT_MAX=60 until_or_dead $prometheus is_scraped || fail "Prometheus has $(value offwind_events_fired_total) events, not $(total fired): $(tail -n 20 "$dir/out")"
+[ "$(value 'sum(offwind_stacks_total) == bool sum(offwind_samples_unwound_total)')" = 1 ] || fail "Prometheus: the sum of the stacks"
+kill $prometheus
+wait $prometheus
 
 echo "== what is wrong has a status and a reason"
 for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels?key=" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x" "400 /api/v1/explain" "400 /api/v1/unwind/x" "400 POST /api/v1/query" "400 POST /api/v1/query SELECT 1 FROM nothing" "400 POST /api/v1/query ATTACH '/etc/passwd' AS x" "400 POST /api/v1/query DELETE FROM history.windows" "400 POST /api/v1/query PRAGMA journal_mode"; do

@@ -5,7 +5,6 @@ set -u
 . tests/recorder.sh
 . tests/wait.sh
 export NOTIFY_SOCKET="$dir/notify" WATCHDOG_USEC=2000000
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 port=$(free_port) more=$(free_port)
 python3 tests/live/notify.py "$dir/notify" >"$dir/told" & manager=$!
 until_or_dead $manager [ -S "$dir/notify" ] || exit 1
