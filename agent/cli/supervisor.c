@@ -1005,8 +1005,7 @@ static void take_stops(void)
 	(void)signal(SIGCONT, continue_with);
 }
 
-/* Return whether the user or the build wants everything in one process. */
-static bool is_off(void)
+bool supervisor_is_off(void)
 {
 	const char *sandbox = getenv("OFFWIND_SANDBOX");
 
@@ -1030,7 +1029,7 @@ int supervisor_start(const struct supervision *given)
 	const char *input;
 	int err;
 
-	if (is_off())
+	if (supervisor_is_off())
 		return 0;
 	s = (struct supervisor){ .given = given, .socket = -1, .standard = -1, .input_at = -1 };
 	for (size_t i = 0; i < OUTPUTS_MAX; i++)

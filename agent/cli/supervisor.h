@@ -81,10 +81,15 @@ struct supervision {
 const char *supervision_input(const struct supervision *supervision, size_t i);
 
 /*
+ * Return whether there is one process only: the environment says OFFWIND_SANDBOX=off, or this program
+ * cannot be confined, because it was built with a sanitizer. Nothing is served then.
+ */
+bool supervisor_is_off(void);
+
+/*
  * Fork. Return 0 in the worker, which the caller is from now on; it still has all rights, until it
  * calls supervisor_confine. Never returns in the supervisor, which ends with the worker's exit code.
- * Also return 0, without any fork, if the environment says OFFWIND_SANDBOX=off or this program cannot
- * be confined. A negative code: the processes could not be made; it was reported.
+ * Also return 0, without any fork, if supervisor_is_off. A negative code: the processes could not be made; it was reported.
  *
  * If a worker dies while it reads a file, and its output can be begun again, another worker begins
  * from here, and does not read that file.

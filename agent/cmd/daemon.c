@@ -672,6 +672,12 @@ static int run(struct daemon_options *o, int argc, char **argv)
 		rc = CMD_USAGE;
 	} else if (o->check) {
 		rc = CMD_DONE;
+	} else if (supervisor_is_off()) {
+		log_error("the daemon serves from a process of its own, and there is only one %s: "
+			  "use "
+			  "offwind record --history",
+			  getenv("OFFWIND_SANDBOX") ? "with OFFWIND_SANDBOX=off"
+						    : "in a program with a sanitizer");
 	} else if (!rights_missing("daemon")) {
 		io_allow_many_files();
 		server.history = history;

@@ -166,5 +166,8 @@ config 2 "no setting 'output'" '[record]\noutput = x\n'
 config 2 'freq' '[record]\nfreq = x\n'
 "$offwind" daemon --listen 0.0.0.0:0 --db "$db" 2>"$dir/out" && fail "an open address without a token"
 grep -q 'takes a token and a certificate' "$dir/out" || fail "$(cat "$dir/out")"
+OFFWIND_SANDBOX=off "$offwind" daemon --config "$dir/short" --db "$db" --listen "unix:$socket" 2>"$dir/out"
+[ $? = 1 ] && grep -q 'only one with OFFWIND_SANDBOX=off' "$dir/out" && [ ! -e "$socket" ] || fail "a daemon of one process: $(cat "$dir/out")"
+OFFWIND_SANDBOX=off "$offwind" daemon --check-config --config "$dir/short" --db "$db" || fail "settings are not checked"
 kill $prog
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }
