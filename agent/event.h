@@ -118,7 +118,9 @@ struct event_sample {
 	uint32_t n_user_ips;
 	const uint64_t *user_ips;
 	uint64_t cgroup_id; /* 0: not known */
-	uint32_t ns_pid;    /* the process id in its own pid namespace; 0: not known */
+	bool has_uid;	    /* uid is known: the real user id, in the initial user namespace */
+	uint32_t uid;
+	uint32_t ns_pid; /* the process id in its own pid namespace; 0: not known */
 	struct event_alloc alloc;
 	/*
 	 * Start time since boot of the process; 0: not known. Together, pid and start time are

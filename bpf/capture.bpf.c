@@ -58,6 +58,8 @@ static __always_inline void fill_head(struct capture_head *head, const struct ti
 	head->period = period;
 	head->cgroup_id = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(head->comm, sizeof(head->comm));
+	head->uid = (__u32)bpf_get_current_uid_gid();
+	head->reserved = 0;
 	head->flags = tick->flags;
 	if (tick->user)
 		head->flags |= CAPTURE_USER_HIT;

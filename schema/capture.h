@@ -29,7 +29,7 @@
 
 #include <linux/types.h>
 
-#define CAPTURE_VERSION	       3u
+#define CAPTURE_VERSION	       4u
 #define CAPTURE_MAGIC	       (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory; version */
 #define CAPTURE_WAKE_MAGIC     (0x57574fu | CAPTURE_VERSION << 24) /* "OWW"; version */
 #define CAPTURE_FREE_MAGIC     (0x46574fu | CAPTURE_VERSION << 24) /* "OWF"; version */
@@ -46,7 +46,7 @@
 #define CAPTURE_HOLE_WORDS	5u	 /* 64-bit words with one bit for each of these pages */
 #define CAPTURE_REGS		17u	 /* x86_64: DWARF registers 0–16, psABI figure 3.36 */
 #define CAPTURE_COMM		16u	 /* TASK_COMM_LEN: NUL-terminated */
-#define CAPTURE_HEAD_SIZE	216u
+#define CAPTURE_HEAD_SIZE	224u
 #define CAPTURE_EVENTS_MAX	64u	/* kinds of samples in one recording */
 #define CAPTURE_CGROUPS_MAX	16384u	/* cgroups of which it is known whether they are selected */
 #define CAPTURE_SYMBOL_TEXT	640u	/* bytes for the text of a kernel symbol */
@@ -93,6 +93,8 @@ struct capture_head {
 	__u64 process_start_ns;	  /* CLOCK_BOOTTIME; pid and start time identify a process */
 	__u64 regs[CAPTURE_REGS]; /* x86_64, by DWARF number; 7 is rsp, 16 is rip */
 	char comm[CAPTURE_COMM];
+	__u32 uid; /* real user ID, in the initial user namespace */
+	__u32 reserved;
 };
 
 struct capture_holes {
@@ -286,7 +288,7 @@ struct capture_front {
 	struct capture_head head; /* the record begins here */
 };
 
-#define CAPTURE_FRONT_SIZE		320u
+#define CAPTURE_FRONT_SIZE		328u
 #define CAPTURE_SCRATCH_TAIL		(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
 #define CAPTURE_SCRATCH_SIZE(stack_max) (CAPTURE_FRONT_SIZE + (stack_max) + CAPTURE_SCRATCH_TAIL)
 

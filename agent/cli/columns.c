@@ -104,6 +104,11 @@ static const struct {
 	[RANKING_THREAD] = { "THREAD", "PID/TID", "threads" },
 	[RANKING_CONTAINER] = { "CONTAINER", NULL, "containers" },
 	[RANKING_STOP] = { "STOP", NULL, "reasons" },
+	[RANKING_UNIT] = { "UNIT", NULL, "units" },
+	[RANKING_SERVICE] = { "SERVICE", NULL, "services" },
+	[RANKING_EXE] = { "PROGRAM", NULL, "programs" },
+	[RANKING_USER] = { "USER", NULL, "users" },
+	[RANKING_HOST] = { "HOST", NULL, "hosts" },
 };
 
 struct layout {

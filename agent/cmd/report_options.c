@@ -56,10 +56,12 @@ static int take_sort(void *to, const char *option, char *text)
 /* Take what the rows are, also by the names of labels. */
 static int take_by(void *to, const char *option, char *text)
 {
-	static const char *const bys[] = { "symbol", "module", "source",    "pid",
-					   "comm",   "thread", "container", "stop" };
+	static const char *const bys[] = { "symbol", "module",	  "source", "pid",  "comm",
+					   "thread", "container", "stop",   "unit", "service",
+					   "exe",    "user",	  "host" };
 	const char *by = !strcmp(text, "tid")		 ? "thread"
 			 : !strcmp(text, "container_id") ? "container"
+			 : !strcmp(text, "service.name") ? "service"
 							 : text;
 	int i = option_word(option, by, bys, sizeof(bys) / sizeof(bys[0]));
 
@@ -129,7 +131,8 @@ static const struct option_row option_rows[] = {
 	  .set = take_sort, AT(by_total) },
 	{ "--by", 0, "WHAT",
 	  "choose what a row is: symbol (default), module, source, pid, comm,\n"
-	  "thread, container, or stop (why stacks ended)",
+	  "thread, container, unit, service, exe, user, host, or stop (why\n"
+	  "stacks ended)",
 	  .set = take_by, AT(by) },
 	{ "--sample-type", 0, "TYPE", OPTION_BESIDE, .set = option_text, AT(type) },
 	{ "--type", 0, "TYPE",

@@ -27,6 +27,8 @@ struct result {
 	uint64_t wall_ns, duration_ns;
 };
 
+enum { SANITIZED_HOST = 256 };
+
 struct adding { /* state while one profile is added */
 	struct result *r;
 	const struct profile *profile;
@@ -37,9 +39,10 @@ struct adding { /* state while one profile is added */
 	struct types types;
 	size_t *type_of; /* by type: its index in the stacks */
 	struct spans spans;
-	uint64_t *location_of; /* by location: its id in the result, or 0 */
-	uint32_t *narrow;      /* locations of one sample, for the stacks */
-	int err;	       /* the first failure of an add_… function */
+	uint64_t *location_of;	   /* by location: its id in the result, or 0 */
+	uint32_t *narrow;	   /* locations of one sample, for the stacks */
+	char host[SANITIZED_HOST]; /* "": no label */
+	int err;		   /* the first failure of an add_… function */
 };
 
 /* ---- what differs between pprof and stacks ----------------------------------------------- */
@@ -456,6 +459,8 @@ static size_t add_labels(struct adding *a, const struct profile_entry *e, uint64
 	if (e->cgroup_id)
 		labels[n++] =
 			add_label(a, label_rules_name(rules, "cgroup"), NULL, e->cgroup_id, "id");
+	if (*a->host)
+		labels[n++] = add_label(a, label_rules_name(rules, "host"), a->host, 0, NULL);
 	for (size_t i = 0; i < PROFILE_LABELS; i++)
 		n = add_texts(a, e->labels[i], labels, n);
 	if (e->has_user && e->stop != UW_STOP_ROOT)
@@ -607,6 +612,8 @@ int result_add(struct result *r, const struct profile *profile, struct names *na
 	struct span *program = NULL;
 	int err = types_of(info, &a.types);
 
+	if (label_rules_name(profile->rules, "host"))
+		(void)sanitize_text(info->host, "", ' ', a.host, sizeof(a.host));
 	a.first = !r->begun;
 	a.timeline = profile->separate && r->stacks;
 	r->begun = true;

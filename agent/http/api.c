@@ -309,10 +309,19 @@ void api_flamegraph(struct api *api, const struct http_request *r, struct http_r
 }
 
 static const char *const ranking_words[] = {
-	[RANKING_SYMBOL] = "symbol",	   [RANKING_MODULE] = "module",
-	[RANKING_SOURCE] = "source",	   [RANKING_PID] = "pid",
-	[RANKING_COMM] = "comm",	   [RANKING_THREAD] = "thread",
-	[RANKING_CONTAINER] = "container", [RANKING_STOP] = "stop",
+	[RANKING_SYMBOL] = "symbol",
+	[RANKING_MODULE] = "module",
+	[RANKING_SOURCE] = "source",
+	[RANKING_PID] = "pid",
+	[RANKING_COMM] = "comm",
+	[RANKING_THREAD] = "thread",
+	[RANKING_CONTAINER] = "container",
+	[RANKING_STOP] = "stop",
+	[RANKING_UNIT] = "unit",
+	[RANKING_SERVICE] = "service",
+	[RANKING_EXE] = "exe",
+	[RANKING_USER] = "user",
+	[RANKING_HOST] = "host",
 };
 
 void api_top(struct api *api, const struct http_request *r, struct http_reply *reply)
@@ -332,7 +341,7 @@ void api_top(struct api *api, const struct http_request *r, struct http_reply *r
 	if (i == n_words) {
 		(void)http_fail(reply, 400,
 				"by is one of symbol, module, source, pid, comm, thread, "
-				"container and stop");
+				"container, stop, unit, service, exe, user and host");
 		return;
 	}
 	if (sort && strcmp(sort, "self") != 0 && !options.by_total && !by_change) {

@@ -151,6 +151,8 @@ void live_captured_sample(const struct capture_head *head, uint64_t interval,
 	s->compat = head->flags & CAPTURE_COMPAT;
 	s->stack_cut = head->flags & CAPTURE_CUT;
 	s->cgroup_id = head->cgroup_id;
+	s->has_uid = true;
+	s->uid = head->uid;
 	s->regions = regions;
 	if (s->has_user_regs) {
 		memcpy(s->regs.value, head->regs, sizeof(head->regs));

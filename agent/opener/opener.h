@@ -73,6 +73,13 @@ struct opener_file {	     /* what is known about the file behind a mapping */
 void opener_user_of(const struct opener *opener, uint32_t pid, struct opener_user *out);
 
 /*
+ * Copy the name that /etc/passwd of this program's own root has for a user. No other sources of names are
+ * asked: they may be servers. -ENOENT: there is none.
+ */
+#define OPENER_USER_NAME 64
+int opener_user_name(const struct opener *opener, uint32_t uid, char name[OPENER_USER_NAME]);
+
+/*
  * Return a number that identifies the file tree that a process sees, if that tree differs from this
  * program's own: a container, a chroot, or a mount namespace with its own directory of debug files.
  * Return 0 if the process sees the same files as this program, or has ended. With strict, every

@@ -233,6 +233,15 @@ int request_memory(struct request *request, int timeout_ms, void *out, size_t *l
 		    late);
 }
 
+int request_user_name(struct request *request, char name[OPENER_USER_NAME])
+{
+	struct reply reply;
+	int err = call(request, -1, &reply, name, OPENER_USER_NAME, NULL);
+
+	name[OPENER_USER_NAME - 1] = '\0';
+	return err;
+}
+
 bool request_is_late(size_t late)
 {
 	return channels_is_late(used, late);
@@ -452,6 +461,19 @@ static int read_memory(struct opener *opener, const struct request *r, struct re
 	return err;
 }
 
+/* Read the name of the request's user. */
+static int read_user_name(const struct opener *opener, const struct request *r, struct reply *reply)
+{
+	int err;
+
+	reply->bytes = calloc(1, OPENER_USER_NAME);
+	if (!reply->bytes)
+		return -ENOMEM;
+	err = opener_user_name(opener, r->user.uid, (char *)reply->bytes);
+	reply->n_bytes = err ? 0 : OPENER_USER_NAME;
+	return err;
+}
+
 /* Call the function that the request names. */
 static int serve_one(struct request_server *s, struct opener *opener, struct request *r,
 		     struct reply *reply)
@@ -516,6 +538,8 @@ static int serve_one(struct request_server *s, struct opener *opener, struct req
 		return opener_memory(opener, r->pid, &reply->fd);
 	case REQUEST_READ_MEMORY:
 		return read_memory(opener, r, reply);
+	case REQUEST_USER_NAME:
+		return read_user_name(opener, r, reply);
 	}
 	return -EINVAL;
 }

@@ -46,6 +46,7 @@ enum request_what {
 	REQUEST_STORED_KALLSYMS,
 	REQUEST_MEMORY,
 	REQUEST_READ_MEMORY,
+	REQUEST_USER_NAME,
 };
 
 /* All that a request can hold; which fields a call uses is the same as its function's parameters. */
@@ -91,5 +92,7 @@ int request_file(struct request *request, unsigned int *next, int *fd);
 #define REQUEST_BYTES_MAX ((size_t)28 << 10)
 int request_memory(struct request *request, int timeout_ms, void *out, size_t *late);
 bool request_is_late(size_t late);
+/* Read a user's name: request->user.uid has the number. */
+int request_user_name(struct request *request, char name[OPENER_USER_NAME]);
 
 #endif

@@ -1,9 +1,13 @@
 /* agent/opener/user.c: takes a user's file system rights temporarily, for one thread. */
 #include "agent/opener/user.h"
 
+#include "agent/opener/places.h"
+#include "agent/opener/request.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +102,30 @@ int user_of(int process, struct opener_user *out)
 	user.reads_all = !user.uid && (effective & READ_CAPS) && in_own_namespace(process);
 	*out = user;
 	return 0;
+}
+
+int opener_user_name(const struct opener *opener, uint32_t uid, char name[OPENER_USER_NAME])
+{
+	struct request request = { .what = REQUEST_USER_NAME,
+				   .opener = opener->number,
+				   .user = { .uid = uid },
+				   .fd = -1 };
+	FILE *file = opener->number ? NULL : fopen("/etc/passwd", "re");
+	struct passwd entry, *found;
+	char text[1024];
+	int err = -ENOENT;
+
+	if (opener->number)
+		return request_user_name(&request, name);
+	while (file && err && !fgetpwent_r(file, &entry, text, sizeof(text), &found)) {
+		if (found->pw_uid != uid || strlen(found->pw_name) >= OPENER_USER_NAME)
+			continue;
+		(void)strcpy(name, found->pw_name);
+		err = 0;
+	}
+	if (file)
+		(void)fclose(file);
+	return err;
 }
 
 /*

@@ -305,6 +305,8 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 				     .n_kernel_ips = (uint32_t)s->n_kernel_ips,
 				     .kernel_ips = s->kernel_ips,
 				     .cgroup_id = s->cgroup_id,
+				     .has_uid = s->user != 0,
+				     .uid = s->user - (s->user != 0),
 				     .ns_pid = s->ns_pid,
 				     .process_start_ns = s->process_start_ns };
 	if (s->alloc)

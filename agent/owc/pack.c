@@ -193,6 +193,7 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 	sample.kernel_ips = (uint64_t *)(uintptr_t)s->kernel_ips;
 	sample.n_kernel_ips = s->n_kernel_ips;
 	sample.cgroup_id = s->cgroup_id;
+	sample.user = s->has_uid ? s->uid + 1 : 0;
 	sample.ns_pid = s->ns_pid;
 	sample.process_start_ns = s->process_start_ns;
 	if (s->alloc.id) {

@@ -43,10 +43,12 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		p->options.max_frames = (size_t)limits.frames;
 	p->info = info;
 	p->cgroups.rules = options->rules;
+	p->users.rules = options->rules;
 	p->keeps.pid = label_rules_name(options->rules, "pid");
 	p->keeps.tid = label_rules_name(options->rules, "tid");
 	p->keeps.thread = label_rules_name(options->rules, "thread");
 	p->keeps.comm = label_rules_name(options->rules, "comm");
+	p->keeps.user = label_rules_name(options->rules, "user");
 	p->keeps.cgroup = label_rules_name(options->rules, "cgroup");
 	max = MAX_KERNEL_FRAMES + p->options.max_frames;
 	/*
@@ -83,6 +85,11 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err)
 		err = processes_new(info->machine, p->modules, &p->processes);
 	if (!err)
+		processes_label(p->processes, options->rules);
+	/* Numbers of users in a recording may be those of another machine. */
+	if (options->live)
+		p->users.opener = p->opener;
+	if (!err)
 		err = generated_new(p->processes, p->opener, options->live, &p->generated);
 	if (!err && options->scan)
 		err = uw_steppers_new(&p->steppers);
@@ -118,6 +125,7 @@ bool pipeline_free(struct pipeline *p)
 	generated_free(p->generated);
 	processes_free(p->processes);
 	cgroups_fini(&p->cgroups);
+	users_fini(&p->users);
 	uw_steppers_free(p->steppers);
 	if (p->modules)
 		modules_want(p->modules);
@@ -177,7 +185,12 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 		.comm = p->keeps.thread ? thread->comm : NULL,
 		.process_comm = p->keeps.comm ? thread->process_comm : NULL,
 		.cgroup_id = p->keeps.cgroup && !cgroup ? s->cgroup_id : 0,
-		.labels = { [PROFILE_CGROUP] = cgroup ? cgroup->labels : NULL },
+		.labels = { [PROFILE_CGROUP] = cgroup ? cgroup->labels : NULL,
+			    [PROFILE_PROCESS] = thread->labels,
+			    [PROFILE_USER] =
+				    s->has_uid && p->keeps.user
+					    ? users_label(&p->users, s->uid, w->event->time_ns)
+					    : NULL },
 		.time_ns = w->event->time_ns,
 		.value = s->period,
 		.alloc = s->alloc,
@@ -266,6 +279,11 @@ static void forget_ended(struct pipeline *p)
 		if (p->fold)
 			fold_note_names(p->fold);
 		cgroups_forget(&p->cgroups);
+	}
+	if (p->options.live && users_are_many(&p->users)) {
+		if (p->fold)
+			fold_note_names(p->fold);
+		users_forget(&p->users);
 	}
 	if (!p->options.keep_files && modules_are_many(p->modules)) {
 		if (p->fold)

@@ -9,6 +9,7 @@
 #include "agent/pipeline/pipeline.h"
 #include "agent/process/cgroups.h"
 #include "agent/process/process.h"
+#include "agent/process/users.h"
 
 #define MAX_KERNEL_FRAMES 127
 
@@ -22,6 +23,7 @@ struct pipeline {
 	struct processes *processes;
 	struct generated *generated;
 	struct cgroups cgroups;
+	struct users users;
 	struct uw_worker *worker;
 	struct uw_history *history; /* walk histories; NULL: every sample is walked fully */
 	struct pipeline_reuse reuse;
@@ -33,7 +35,7 @@ struct pipeline {
 	struct accounting now, total; /* since the last pipeline_take; before it */
 	uint64_t number;
 	struct { /* whether the rules keep these labels */
-		bool pid, tid, thread, comm, cgroup;
+		bool pid, tid, thread, comm, cgroup, user;
 	} keeps;
 	_Atomic size_t n_profiles; /* taken and not freed yet */
 	struct uw_step *steps;	   /* max_frames, if options.explain is set */

@@ -28,6 +28,7 @@ struct process {
 	uint32_t pid;
 	uint32_t n_tasks; /* tasks in by_tid */
 	const char *comm;
+	const char *exe; /* a text with the label of its program; NULL: not known */
 	struct uw_space *space;
 	bool generates; /* as in struct thread, like files */
 	uint64_t files;
@@ -50,7 +51,8 @@ struct processes {
 	uint16_t machine;
 	struct modules *modules;
 	const struct uw_steppers *steppers;
-	struct strings comms;
+	const struct label_rules *rules;
+	struct strings comms;	   /* and labels */
 	size_t forget_names_from;  /* when there are so many, names are many */
 	struct process *processes; /* dense: on removal the last one fills the gap */
 	uint32_t n_processes;
@@ -70,6 +72,11 @@ struct processes {
 void processes_use(struct processes *p, const struct uw_steppers *steppers)
 {
 	p->steppers = steppers;
+}
+
+void processes_label(struct processes *p, const struct label_rules *rules)
+{
+	p->rules = rules;
 }
 
 int processes_new(uint16_t machine, struct modules *modules, struct processes **out)
@@ -131,8 +138,10 @@ void processes_forget_names(struct processes *p)
 {
 	size_t before;
 
-	for (uint32_t i = 0; i < p->n_processes; i++)
+	for (uint32_t i = 0; i < p->n_processes; i++) {
 		strings_mark(p->processes[i].comm);
+		strings_mark(p->processes[i].exe);
+	}
 	for (uint32_t i = 0; i < p->n_tasks; i++)
 		strings_mark(p->tasks[i].comm);
 	before = p->comms.n;
@@ -364,6 +373,7 @@ static int on_fork(struct processes *p, const struct event *event)
 	struct process *parent, *process;
 	struct uw_space *space;
 	struct task *task;
+	const char *exe;
 	bool generates;
 	int err;
 
@@ -378,11 +388,13 @@ static int on_fork(struct processes *p, const struct event *event)
 			if (err)
 				return err;
 			generates = parent->generates;
+			exe = parent->exe;
 			err = add_process(p, event->pid, comm ? comm : parent->comm, space);
 			if (err)
 				return err;
 			process = find_process(p, event->pid);
 			process->generates = generates;
+			process->exe = exe;
 			process->files = p->n_events;
 		}
 	}
@@ -471,6 +483,19 @@ static enum uw_mapping_kind mapping_kind(enum module_kind kind)
 	return UW_MAPPING_OTHER;
 }
 
+/*
+ * Note which program a process runs: the first file whose code is mapped, as the kernel maps the program
+ * before its dynamic linker, and the inventory reports a process's mappings in the order of addresses.
+ */
+static int note_exe(struct processes *p, struct process *process, const char *path)
+{
+	struct labels labels = { .n = 0 };
+
+	(void)labels_add(&labels, p->rules, "exe", path);
+	process->exe = strings_keep(&p->comms, labels.text, labels.n);
+	return process->exe ? 0 : -ENOMEM;
+}
+
 /* Apply a mapping to a process. Mappings that walks cannot use only unmap what was there. */
 static int map(struct processes *p, struct process *process, const struct event *event)
 {
@@ -493,6 +518,12 @@ static int map(struct processes *p, struct process *process, const struct event 
 		return -ENOMEM;
 	if (!(m->prot & PROT_EXEC) && module->kind != MODULE_FILE)
 		return uw_space_unmap(space, m->start, m->end);
+	if (module->kind == MODULE_FILE && m->prot & PROT_EXEC &&
+	    (!process->exe || m->main_program)) {
+		err = note_exe(p, process, module->path);
+		if (err)
+			return err;
+	}
 	if (module->kind == MODULE_JIT)
 		process->generates = true;
 	else
@@ -575,6 +606,7 @@ int processes_event(struct processes *p, const struct event *event)
 			p->n_mappings -= uw_space_n_mappings(process->space);
 			uw_space_clear(process->space);
 			process->generates = false;
+			process->exe = NULL;
 			process->files = p->n_events;
 		}
 		return 0;
@@ -617,6 +649,7 @@ int processes_thread(struct processes *p, uint32_t pid, uint32_t tid, struct thr
 				.comm = task->comm,
 				.process_comm = process->comm,
 				.space = process->space,
+				.labels = process->exe,
 				.generates = process->generates,
 				.files = process->files };
 	return 0;

@@ -5,6 +5,7 @@
 #ifndef AGENT_PROCESS_PROCESS_H
 #define AGENT_PROCESS_PROCESS_H
 
+#include "agent/labels.h"
 #include "agent/process/modules.h"
 
 struct processes;
@@ -15,7 +16,8 @@ struct thread {
 	const char *process_comm; /* the name of the thread group's leader, likewise */
 	struct uw_space *space;	  /* borrowed until the next event */
 	bool generates;		  /* the process has executable memory without a file */
-	uint64_t files;		  /* changes with the process and whenever other files are mapped */
+	const char *labels; /* of the process: a text of agent/labels.h; likewise; NULL: none */
+	uint64_t files;	    /* changes with the process and whenever other files are mapped */
 };
 
 /*
@@ -28,6 +30,8 @@ int processes_new(uint16_t machine, struct modules *modules, struct processes **
  * steppers.
  */
 void processes_use(struct processes *processes, const struct uw_steppers *steppers);
+/* Set the rules for the labels of processes; borrowed, set before the first event. NULL: none. */
+void processes_label(struct processes *processes, const struct label_rules *rules);
 void processes_free(struct processes *processes); /* NULL is fine */
 
 /* Apply a mapping, exec, fork, exit, comm or generated event; ignore other events. -ENOMEM. */

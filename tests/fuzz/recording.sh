@@ -22,7 +22,7 @@ open(f'{work}/hotspot/segments', 'wb').write(bytes.fromhex('20a0002180feffffffff
 for name, flags, interrupted, kernel, more in (('plain', 1, 0, 0, 0), ('second', 1, 40, 0, 8 + 40), ('kernel', 1, 0, 16, 16),
                                                ('holes', 0x11, 0, 0, 40), ('alloc', 0x2001, 0, 0, 24)):
     head = struct.pack('<IIHHHHIIIIQQQQ', 0, 0, flags, kernel // 8, 0, 1, 7, 8, 7, interrupted, 1, 2, 3, 4)
-    head += struct.pack('<17Q', *(0x7000 + 8 * i for i in range(17))) + b'name'.ljust(16, b'\0')
+    head += struct.pack('<17Q', *(0x7000 + 8 * i for i in range(17))) + b'name'.ljust(16, b'\0') + struct.pack('<II', 1000, 0)
     open(f'{work}/record/{name}', 'wb').write(b'\2' + head + bytes(600 + more))
 # perf_event_open(2): fork, exit, two names, a mapping by inode and one by build-id, lost records.
 ident = struct.pack('<IIQQII', 7, 8, 99, 1, 0, 0)

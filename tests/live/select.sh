@@ -145,6 +145,12 @@ else
 fi
 
 echo "== labels"
+"$offwind" record -F 997 -d 500ms -p $other -o "$dir/l.pb.gz" 2>"$dir/log" || fail "$(cat "$dir/log")"
+go tool pprof -raw "$dir/l.pb.gz" 2>/dev/null >"$dir/raw"
+grep -q "exe:\[$dir/target\].*host:\[$(uname -n)\].*user:\[nobody\]" "$dir/raw" || fail "program, host and user: $(grep -m 3 pid "$dir/raw")"
+"$offwind" report --by user "$dir/l.pb.gz" | grep -q ' nobody *$' || fail "report --by user: $("$offwind" report --by user "$dir/l.pb.gz")"
+"$offwind" record -F 997 -d 500ms --raw -p $other -o "$dir/l.owc" 2>"$dir/log" || fail "$(cat "$dir/log")"
+"$offwind" unwind "$dir/l.owc" -o "$dir/l.pb.gz" 2>"$dir/log" && "$offwind" report --by user "$dir/l.pb.gz" | grep -q ' 65534 *$' || fail "a user's number in a capture file: $(cat "$dir/log")"
 "$offwind" record -F 997 -d 500ms -p $plain,$threads --drop-labels 'tid,thread,cgroup' --rename-labels comm:program -o "$dir/l.pb.gz" 2>"$dir/log" || fail "$(cat "$dir/log")"
 go tool pprof -raw "$dir/l.pb.gz" 2>/dev/null | grep -v Comment: >"$dir/raw"
 grep -q "program:\[owc spinner\]" "$dir/raw" && grep -q "pid:\[*$plain" "$dir/raw" || fail "labels: $(grep -m 5 pid "$dir/raw")"

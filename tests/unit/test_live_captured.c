@@ -30,6 +30,7 @@ static void begin(uint64_t sp, uint32_t stack_len, uint16_t flags)
 					     .event = EVENTS - 1,
 					     .pid = 7,
 					     .tid = 8,
+					     .uid = 1000,
 					     .time_ns = 1000,
 					     .period = 5,
 					     .flags = CAPTURE_HAS_USER | flags,
@@ -54,7 +55,8 @@ static void test_a_sample(void)
 	live_captured_sample(&record.head, 1, regions, &event);
 	CHECK(event.type == EVENT_SAMPLE && event.pid == 7 && event.tid == 8 &&
 		      event.time_ns == 1000 && event.sample.period == 5 &&
-		      event.sample.event == EVENTS - 1,
+		      event.sample.event == EVENTS - 1 && event.sample.has_uid &&
+		      event.sample.uid == 1000,
 	      "the head");
 	CHECK(event.sample.n_regions == 1 && regions[0].addr == 0x7000 && regions[0].size == 203 &&
 		      regions[0].bytes[202] == 202,

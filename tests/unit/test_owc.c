@@ -111,6 +111,8 @@ static void some_sample(struct event_sample *s)
 				    .regions = regions,
 				    .kernel_ips = kernel_ips,
 				    .cgroup_id = number(),
+				    .has_uid = true,
+				    .uid = (uint32_t)number() % UINT32_MAX,
 				    .ns_pid = (uint32_t)number(),
 				    .process_start_ns = number() };
 	s->regs.known = any() & any() & (((uint64_t)1 << UW_REGS_MAX) - 1);
@@ -186,8 +188,8 @@ static bool same_sample(const struct event_sample *a, const struct event_sample 
 	    a->stack_cut != b->stack_cut || a->regs.known != b->regs.known ||
 	    memcmp(a->regs.value, b->regs.value, sizeof(a->regs.value)) ||
 	    a->n_regions != b->n_regions || a->n_kernel_ips != b->n_kernel_ips ||
-	    a->cgroup_id != b->cgroup_id || a->ns_pid != b->ns_pid ||
-	    a->process_start_ns != b->process_start_ns)
+	    a->cgroup_id != b->cgroup_id || a->has_uid != b->has_uid || a->uid != b->uid ||
+	    a->ns_pid != b->ns_pid || a->process_start_ns != b->process_start_ns)
 		return false;
 	for (size_t i = 0; i < a->n_regions; i++)
 		if (a->regions[i].addr != b->regions[i].addr ||

@@ -135,6 +135,40 @@ static void test_fork_inherits_and_exec_clears(void)
 	end();
 }
 
+/* Return whether a process's only label is its program; NULL: there is no label. */
+static bool runs(uint32_t pid, const char *exe)
+{
+	const char *labels = thread_of(pid, pid).labels;
+	struct label_item item;
+
+	if (!labels_next(&labels, &item))
+		return !exe;
+	return exe && !strcmp(item.key, "exe") && !strcmp(item.value, exe) &&
+	       !labels_next(&labels, &item);
+}
+
+static void test_the_program_is_the_first_code_that_is_mapped(void)
+{
+	begin();
+	fork_task(0, 0, 10, 10);
+	CHECK(runs(10, NULL), "nothing is mapped");
+	map_as(10, 0x500, 0x600, 0, "/etc/data", PROT_READ);
+	CHECK(runs(10, NULL), "data");
+	map(10, 0x1000, 0x2000, 0, "/bin/sh");
+	map(10, 0x3000, 0x4000, 0, "/lib/ld.so");
+	CHECK(runs(10, "/bin/sh"), "not its linker");
+	fork_task(10, 10, 11, 11);
+	CHECK(runs(11, "/bin/sh"), "a child's is the parent's");
+	put((struct event){ .type = EVENT_EXEC, .pid = 11, .tid = 11 });
+	CHECK(runs(11, NULL), "until it executes another");
+	map_as(11, 0x7000, 0x8000, 0, "[vdso]", PROT_READ | PROT_EXEC);
+	map(11, 0x5000, 0x6000, 0, "/bin/l\ns");
+	CHECK(runs(11, "/bin/l s") || runs(11, "/bin/l?s") || runs(11, "/bin/l\xef\xbf\xbds"),
+	      "another, without control characters");
+	CHECK(runs(10, "/bin/sh"), "the parent's is as it was");
+	end();
+}
+
 static void test_threads_share_mappings_and_have_names(void)
 {
 	begin();
@@ -457,6 +491,7 @@ int main(void)
 {
 	test_a_later_mapping_splits_an_earlier_one();
 	test_fork_inherits_and_exec_clears();
+	test_the_program_is_the_first_code_that_is_mapped();
 	test_threads_share_mappings_and_have_names();
 	test_a_number_used_again_is_another_process();
 	test_names_of_mappings_tell_their_kind();

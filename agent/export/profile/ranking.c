@@ -155,6 +155,11 @@ static uint32_t sample_row(struct ranking *r, const struct stacks *s,
 	const char *key = r->by == RANKING_THREAD      ? "thread"
 			  : r->by == RANKING_CONTAINER ? "container_id"
 			  : r->by == RANKING_STOP      ? "stop"
+			  : r->by == RANKING_UNIT      ? "unit"
+			  : r->by == RANKING_SERVICE   ? "service.name"
+			  : r->by == RANKING_EXE       ? "exe"
+			  : r->by == RANKING_USER      ? "user"
+			  : r->by == RANKING_HOST      ? "host"
 						       : "comm";
 	const char *name = stacks_label_text(stacks_label(s, sample, key), numbers[2]);
 

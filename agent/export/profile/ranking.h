@@ -18,6 +18,11 @@ enum ranking_by {
 	RANKING_THREAD,	   /* thread with its name */
 	RANKING_CONTAINER, /* "-": in no container */
 	RANKING_STOP,	   /* reason why the stack ended */
+	RANKING_UNIT,	   /* of systemd; "-": none, as for those that follow */
+	RANKING_SERVICE,   /* service.name, which the program itself states */
+	RANKING_EXE,	   /* the program's file */
+	RANKING_USER,
+	RANKING_HOST,
 };
 
 struct ranking_row {

@@ -8,9 +8,13 @@
 
 /* values of "by" */
 static const char *const kinds[] = {
-	[RANKING_SYMBOL] = "symbol", [RANKING_MODULE] = "module",	[RANKING_SOURCE] = "source",
-	[RANKING_PID] = "pid",	     [RANKING_COMM] = "comm",		[RANKING_THREAD] = "thread",
+	[RANKING_SYMBOL] = "symbol", [RANKING_MODULE] = "module",
+	[RANKING_SOURCE] = "source", [RANKING_PID] = "pid",
+	[RANKING_COMM] = "comm",     [RANKING_THREAD] = "thread",
 	[RANKING_STOP] = "stop",     [RANKING_CONTAINER] = "container",
+	[RANKING_UNIT] = "unit",     [RANKING_SERVICE] = "service",
+	[RANKING_EXE] = "exe",	     [RANKING_USER] = "user",
+	[RANKING_HOST] = "host",
 };
 
 /* keys of the rows' names */
@@ -19,6 +23,9 @@ static const char *const names[] = {
 	[RANKING_SOURCE] = "source",   [RANKING_PID] = "comm",
 	[RANKING_COMM] = "comm",       [RANKING_THREAD] = "thread",
 	[RANKING_STOP] = "stop",       [RANKING_CONTAINER] = "container",
+	[RANKING_UNIT] = "unit",       [RANKING_SERVICE] = "service",
+	[RANKING_EXE] = "exe",	       [RANKING_USER] = "user",
+	[RANKING_HOST] = "host",
 };
 
 /* Write an array of strings, and a comma. */
@@ -101,7 +108,7 @@ static void put_row(const struct ranking *r, const struct ranking_row *row,
 }
 
 void ranking_json_print(const struct stacks *s, size_t type, const struct ranking *r,
-		       const struct ranking_json *o, FILE *out)
+			const struct ranking_json *o, FILE *out)
 {
 	size_t n = o->n && o->n < r->n_rows ? o->n : r->n_rows;
 
