@@ -23,6 +23,7 @@ enum event_type {
 	EVENT_FREED,	 /* memory of a sampled allocation was freed */
 	EVENT_GENERATED, /* all that a process has registered now for code it generated */
 	EVENT_LOST,	 /* samples or side-band records that did not arrive */
+	EVENT_CHANGED,	 /* from here on a live recording has another rate or other filters */
 };
 
 #define EVENT_PID_KERNEL UINT32_MAX /* pid of the kernel's own mappings, as in perf.data */

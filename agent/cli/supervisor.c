@@ -97,6 +97,7 @@ struct supervisor {
 	bool reads_standard;	  /* standard input is an input */
 };
 
+static struct capture *recorder; /* of this supervisor; NULL: none */
 static volatile pid_t current_worker;
 static volatile sig_atomic_t end_asked;	   /* the signal that did, or 0 */
 static volatile sig_atomic_t reload_asked; /* by SIGHUP, for a service */
@@ -806,6 +807,7 @@ static int fork_roles(struct supervisor *s)
 		return 1;
 	}
 	channels_free(channels);
+	recorder = s->live;
 	if (ends[0] >= 0)
 		(void)close(ends[0]);
 	s->socket = ends[1];
@@ -845,6 +847,7 @@ static bool wait_for(pid_t pid, int most_ms)
  */
 static void end_capture(struct supervisor *s)
 {
+	recorder = NULL;
 	capture_free(s->live);
 	s->live = NULL;
 	if (s->capture > 0 && !wait_for(s->capture, CAPTURE_END_MS))
@@ -1061,6 +1064,11 @@ int supervisor_start(const struct supervision *given)
 	if (err == 1)
 		prepare_worker();
 	return err < 0 ? err : 0;
+}
+
+int supervisor_change(const struct source_live_options *options, char *error)
+{
+	return capture_change(recorder, options, error);
 }
 
 bool supervisor_is_again(void)

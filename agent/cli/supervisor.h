@@ -26,9 +26,9 @@ struct supervisor_service {
 	 */
 	void (*watch)(void *ctx, enum supervisor_state state, uint64_t beats);
 	/*
-	 * On SIGHUP, reload returns whether the settings can be used. Then the worker ends as by SIGTERM,
-	 * and so do all other processes, and again executes this program anew. It returns only if it
-	 * fails, after reporting that.
+	 * On SIGHUP, reload reads the settings. It calls supervisor_change, or returns whether everything
+	 * is to begin again: then the worker ends as by SIGTERM, and so do all other processes, and again
+	 * executes this program anew. That returns only if it fails, after reporting it.
 	 */
 	bool (*reload)(void *ctx);
 	void (*again)(void *ctx);
@@ -76,6 +76,12 @@ struct supervision {
 	void (*ended)(void *ctx);
 	void *ctx;
 };
+
+/*
+ * In a service's supervisor, while it records: let the capture process have another rate and other filters
+ * (capture_change), which those of supervision.live allow to change.
+ */
+int supervisor_change(const struct source_live_options *options, char *error);
 
 /* Return input number i, or the base after the inputs; NULL: there are not so many. */
 const char *supervision_input(const struct supervision *supervision, size_t i);

@@ -12,6 +12,7 @@
 #include "agent/io.h"
 #include "agent/log.h"
 #include "agent/store/db.h"
+#include "agent/textbuf.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -50,6 +51,7 @@ struct daemon_options {
 	char *words[WORDS_MAX];
 	size_t n_words;
 	struct history_limits limits;
+	char *parsed[WORDS_MAX]; /* copies of the words, which parse_record divides; owned */
 };
 
 /* ---- the configuration file -------------------------------------------------------------- */
@@ -293,6 +295,8 @@ static void fini(struct daemon_options *o)
 		free(o->listen[i].text);
 	for (size_t i = 0; i < o->n_words; i++)
 		free(o->words[i]);
+	for (size_t i = 0; i < WORDS_MAX; i++)
+		free(o->parsed[i]);
 	free(o->db.text);
 	free(o->token_file.text);
 	free(o->certificate.text);
@@ -499,9 +503,25 @@ static int set_limits(const struct daemon_options *o, const char *path, bool che
 	return err;
 }
 
-/* Let the words be a command line of offwind record, with what a daemon always has. */
-static int parse_record(struct daemon_options *o, const char *db, const char *history,
-			struct record_options *record)
+/* Return whether a word of offwind record can be changed while recording goes on. */
+static bool is_changeable(const char *word)
+{
+	static const char *const names[] = { "all-cpus", "freq",      "pid", "comm", "uid",
+					     "cgroup",	 "container", "pod", "unit" };
+	size_t size = strcspn(word, "=");
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (size == strlen(names[i]) + 2 && !strncmp(word + 2, names[i], size - 2))
+			return true;
+	return false;
+}
+
+/*
+ * Let the words be a command line of offwind record, with what a daemon always has. changeable: only those
+ * words.
+ */
+static int parse_record(struct daemon_options *o, bool changeable, const char *db,
+			const char *history, struct record_options *record)
 {
 	char *argv[WORDS_MAX + 8], freq[] = "--freq=19", name[] = "record";
 	char db_word[] = "--db", history_word[] = "--history";
@@ -509,8 +529,15 @@ static int parse_record(struct daemon_options *o, const char *db, const char *hi
 
 	argv[argc++] = name;
 	argv[argc++] = freq; /* which a setting replaces */
-	for (size_t i = 0; i < o->n_words; i++)
-		argv[argc++] = o->words[i];
+	for (size_t i = 0; i < o->n_words; i++) {
+		if (changeable && !is_changeable(o->words[i]))
+			continue;
+		free(o->parsed[i]);
+		o->parsed[i] = strdup(o->words[i]);
+		if (!o->parsed[i])
+			return -ENOMEM;
+		argv[argc++] = o->parsed[i];
+	}
 	argv[argc++] = db_word;
 	argv[argc++] = (char *)(uintptr_t)db;
 	argv[argc++] = history_word;
@@ -525,7 +552,9 @@ static int parse_record(struct daemon_options *o, const char *db, const char *hi
 /* What the supervisor knows of this service. */
 struct service {
 	int argc;
-	char **argv; /* of the command */
+	char **argv;			/* of the command */
+	struct daemon_options *options; /* those that hold now */
+	bool changes;			/* what is recorded can be changed */
 	const struct server *server;
 	enum supervisor_state state; /* that the service manager knows */
 	bool ready;		     /* and that it is */
@@ -549,6 +578,16 @@ static void say_ready(struct service *s)
 	s->ready = true;
 }
 
+/* Tell the service manager that the settings are read, until READY=1. */
+static void say_reloading(const char *status)
+{
+	char text[128];
+
+	(void)snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=%s",
+		       now_ns() / 1000, status);
+	(void)notify_send(text);
+}
+
 /* Tell the service manager what changed, and that the service lives if it does. */
 static void watch(void *ctx, enum supervisor_state state, uint64_t beats)
 {
@@ -556,13 +595,7 @@ static void watch(void *ctx, enum supervisor_state state, uint64_t beats)
 	uint64_t now = now_ns();
 
 	if (state != s->state && state == SUPERVISOR_RELOADS) {
-		char text[128];
-
-		(void)snprintf(text, sizeof(text),
-			       "RELOADING=1\nMONOTONIC_USEC=%" PRIu64
-			       "\nSTATUS=Begins again with other settings",
-			       now / 1000);
-		(void)notify_send(text);
+		say_reloading("Begins again with other settings");
 	} else if (state != s->state && state == SUPERVISOR_ENDS) {
 		(void)notify_send("STOPPING=1\nSTATUS=Records the last window");
 	}
@@ -581,9 +614,8 @@ static void watch(void *ctx, enum supervisor_state state, uint64_t beats)
  * Check the settings in a process of its own, because they change more than struct daemon_options. Return
  * whether they can be used.
  */
-static bool reload(void *ctx)
+static bool can_use_settings(const struct service *s)
 {
-	const struct service *s = ctx;
 	int status = -1;
 	pid_t pid = fork();
 
@@ -601,10 +633,98 @@ static bool reload(void *ctx)
 	if (pid > 0)
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
-	if (pid > 0 && WIFEXITED(status) && !WEXITSTATUS(status))
-		return true;
-	log_error("the settings are not read again; recording goes on with those from before");
-	return false;
+	return pid > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static bool is_same(const struct setting *a, const struct setting *b)
+{
+	return a->text && b->text ? !strcmp(a->text, b->text) : a->text == b->text;
+}
+
+/* Return the next word from *i on that can be changed, or cannot; NULL: there is none. */
+static const char *next_word(const struct daemon_options *o, bool changeable, size_t *i)
+{
+	while (*i < o->n_words && is_changeable(o->words[*i]) != changeable)
+		++*i;
+	return *i < o->n_words ? o->words[(*i)++] : NULL;
+}
+
+static bool have_same_words(const struct daemon_options *a, const struct daemon_options *b,
+			    bool changeable)
+{
+	for (size_t i = 0, j = 0;;) {
+		const char *x = next_word(a, changeable, &i), *y = next_word(b, changeable, &j);
+
+		if (!x || !y)
+			return x == y;
+		if (strcmp(x, y) != 0)
+			return false;
+	}
+}
+
+/* Return whether only that differs which can be changed while recording goes on. */
+static bool is_change(const struct daemon_options *now, const struct daemon_options *next)
+{
+	bool same = now->n_listen == next->n_listen && is_same(&now->db, &next->db) &&
+		    is_same(&now->token_file, &next->token_file) &&
+		    is_same(&now->certificate, &next->certificate) &&
+		    is_same(&now->key, &next->key) &&
+		    !memcmp(&now->limits, &next->limits, sizeof(now->limits));
+
+	for (size_t i = 0; same && i < now->n_listen; i++)
+		same = is_same(&now->listen[i], &next->listen[i]);
+	return same && have_same_words(now, next, false) && !have_same_words(now, next, true);
+}
+
+/* Record with other words from now on. The texts of next move to the options that hold. */
+static void change(struct service *s, struct daemon_options *next)
+{
+	struct record_options record = RECORD_OPTIONS_DEFAULT;
+	char error[512] = "", *swap[WORDS_MAX], said[512] = "";
+	int err = parse_record(next, true, "", "", &record);
+	size_t n_words = next->n_words;
+
+	say_reloading("Changes what is recorded");
+	if (!err)
+		err = supervisor_change(&record.live, error);
+	record_options_fini(&record);
+	if (err) {
+		log_error("what is recorded cannot be changed: %s; recording goes on as before",
+			  *error ? error : strerror(-err));
+	} else {
+		memcpy(swap, s->options->words, sizeof(swap));
+		memcpy(s->options->words, next->words, sizeof(swap));
+		memcpy(next->words, swap, sizeof(swap));
+		next->n_words = s->options->n_words;
+		s->options->n_words = n_words;
+		for (size_t i = 0; i < n_words; i++)
+			if (is_changeable(s->options->words[i]))
+				textbuf_add(said, sizeof(said), " %s", s->options->words[i]);
+		log_info("what is recorded has changed:%s", *said ? said : " as by default");
+	}
+	say_ready(s);
+}
+
+/* supervisor_service.reload: what can be changed while recording goes on is changed here. */
+static bool reload(void *ctx)
+{
+	struct service *s = ctx;
+	struct daemon_options next = { .config = NULL };
+	bool again = true;
+
+	if (!can_use_settings(s)) {
+		log_error("the settings are not read again; recording goes on with those from "
+			  "before");
+		return false;
+	}
+	optind = 0;
+	if (s->ready && s->changes && !option_read(&option_table, s->argc, s->argv, &next) &&
+	    !read_config(&next) && is_change(s->options, &next)) {
+		change(s, &next);
+		again = false;
+	}
+	fini(&next);
+	return again;
 }
 
 /* Execute this program anew, with its sockets. SIGHUP waits until it can be handled. */
@@ -628,12 +748,15 @@ static void again(void *ctx)
 /* ---- recording and serving --------------------------------------------------------------- */
 
 /* Serve, and record until a signal comes. Return the exit code. */
-static int serve_and_record(struct record_options *record, struct server *server, int argc,
-			    char **argv)
+static int serve_and_record(struct daemon_options *o, struct record_options *record,
+			    struct server *server, int argc, char **argv)
 {
-	struct service service = {
-		.argc = argc, .argv = argv, .server = server, .every_ns = notify_every_ns()
-	};
+	struct service service = { .argc = argc,
+				   .argv = argv,
+				   .options = o,
+				   .changes = !record->live.alloc_interval,
+				   .server = server,
+				   .every_ns = notify_every_ns() };
 	const struct supervisor_service hooks = {
 		.watch = watch, .reload = reload, .again = again, .ctx = &service
 	};
@@ -645,7 +768,8 @@ static int serve_and_record(struct record_options *record, struct server *server
 						  : "http://",
 			 server->sockets[i].host, server->sockets[i].local ? "" : "/");
 	record->server = server;
-	record->live.changes = true;
+	/* The probes of allocations are attached for what is selected when recording begins. */
+	record->live.changes = service.changes;
 	record->service = &hooks;
 	return record_run(record);
 }
@@ -663,7 +787,7 @@ static int run(struct daemon_options *o, int argc, char **argv)
 	if (err)
 		log_error("daemon: there is no place for a history: %s", strerror(-err));
 	if (!err)
-		err = parse_record(o, db, history, &record);
+		err = parse_record(o, false, db, history, &record);
 	if (!err && o->check) {
 		err = set_limits(o, history, true);
 		err |= set_up_server(o, &server) ? -EINVAL : 0;
@@ -698,7 +822,7 @@ static int run(struct daemon_options *o, int argc, char **argv)
 			err = set_up_server(o, &server);
 		server_listened(&server);
 		if (!err)
-			rc = serve_and_record(&record, &server, argc, argv);
+			rc = serve_and_record(o, &record, &server, argc, argv);
 		server_close(&server, false);
 		if (lock >= 0)
 			(void)close(lock);

@@ -4,12 +4,14 @@
 #include "agent/clock.h"
 #include "agent/io.h"
 #include "agent/live/capture_internal.h"
+#include "agent/live/choice.h"
 #include "agent/live/live.h"
 #include "agent/live/system/hint.h"
 #include "agent/role/message.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +26,8 @@
 #define LOOK_EVERY 16
 /* While there is no room for an event, the kernel's rings are read so often. */
 #define FULL_MS 20
+/* A change that takes longer is given up by the supervisor. */
+#define CHANGE_MS 10000
 
 int capture_new(const struct source_live_options *options, struct capture **out)
 {
@@ -35,6 +39,8 @@ int capture_new(const struct source_live_options *options, struct capture **out)
 		err = feed_new(size < FEED_LEAST ? FEED_LEAST : size, &capture->feed);
 	if (!err)
 		err = channels_new(1, &capture->channel);
+	if (!err)
+		err = channels_new(1, &capture->control);
 	if (err) {
 		capture_free(capture);
 		return err;
@@ -49,6 +55,7 @@ void capture_free(struct capture *capture)
 		return;
 	feed_free(capture->feed);
 	channels_free(capture->channel);
+	channels_free(capture->control);
 	free(capture);
 }
 
@@ -57,7 +64,7 @@ void capture_free(struct capture *capture)
 struct serving {
 	const struct source_live_options *options;
 	struct feed *feed;
-	int requests;	       /* readable when there is one */
+	int requests, control; /* readable when there is one, of the worker or the supervisor */
 	struct source *source; /* NULL: not opened yet, or that failed */
 	bool over;	       /* the source's last event was given */
 	int end_err;
@@ -139,10 +146,11 @@ static bool give_event(struct serving *s)
 	if (err == -EAGAIN) {
 		/* The worker may have to ask something before it can take more. */
 		struct pollfd news[] = { { .fd = feed_bell(s->feed), .events = POLLIN },
-					 { .fd = s->requests, .events = POLLIN } };
+					 { .fd = s->requests, .events = POLLIN },
+					 { .fd = s->control, .events = POLLIN } };
 
 		feed_flush(s->feed);
-		(void)poll(news, 2, FULL_MS);
+		(void)poll(news, 3, FULL_MS);
 		feed_heard(s->feed);
 		err = source_live_keep_up(s->source);
 		if (err)
@@ -285,28 +293,88 @@ static void answer(void *ctx, struct message *request, struct message *reply)
 		message_fd(reply, result.fds[i]);
 }
 
+/* ---- requests of the supervisor ---------------------------------------------------------- */
+
+/* Do what the supervisor asks for: change the rate and the filters. */
+static void answer_control(void *ctx, struct message *request, struct message *reply)
+{
+	struct serving *s = ctx;
+	struct live_choice choice;
+	char error[LIVE_ERROR_SIZE] = "";
+	int err = live_choice_take(request, &choice);
+
+	if (!err)
+		err = s->source && !s->over ? source_live_change(s->source, &choice.options, error)
+					    : -EAGAIN;
+	live_choice_fini(&choice);
+	message_number(reply, (uint64_t)(int64_t)err);
+	message_text(reply, error);
+}
+
+int capture_change(struct capture *capture, const struct source_live_options *options, char *error)
+{
+	struct message *m = malloc(sizeof(*m));
+	size_t late;
+	int err = m ? 0 : -ENOMEM;
+
+	(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
+	if (!err) {
+		message_init(m);
+		live_choice_put(m, options);
+		err = m->err ? m->err
+			     : channels_call_within(capture->control, m, m, CHANGE_MS, &late);
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
+	}
+	if (!err) {
+		const char *text;
+
+		err = (int)(int64_t)message_take_number(m);
+		text = message_take_text(m);
+		if (m->err)
+			err = m->err;
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", text && *text ? text : strerror(-err));
+		message_fini(m);
+	}
+	free(m);
+	return err;
+}
+
 void capture_keep(struct capture *capture)
 {
 	channels_ask(capture->channel);
+	if (capture->control)
+		channels_ask(capture->control);
 	feed_taker(capture->feed);
+}
+
+/* Wait until there is a request, of whomever. */
+static void wait_for_request(const struct serving *s)
+{
+	struct pollfd requests[] = { { .fd = s->requests, .events = POLLIN },
+				     { .fd = s->control, .events = POLLIN } };
+
+	(void)poll(requests, 2, -1);
 }
 
 void capture_serve(struct capture *capture, const struct source_live_options *options)
 {
 	struct serving s = { .options = options,
 			     .feed = capture->feed,
-			     .requests = channels_answer_fd(capture->channel) };
+			     .requests = channels_answer_fd(capture->channel),
+			     .control = channels_answer_fd(capture->control) };
 	bool look = true, watched = false;
 
 	feed_giver(capture->feed);
 	for (;;) {
-		bool busy = s.source && !s.over;
-
-		if (look && channels_answer_next(capture->channel, busy ? 0 : -1, answer, &s))
+		if (!s.source || s.over)
+			wait_for_request(&s);
+		if (look && (channels_answer_next(capture->channel, 0, answer, &s) ||
+			     channels_answer_next(capture->control, 0, answer_control, &s)))
 			break;
 		if (s.source && !watched) {
 			watched = true;
-			if (source_live_watch(s.source, s.requests))
+			if (source_live_watch(s.source, s.requests) ||
+			    source_live_watch(s.source, s.control))
 				break;
 		}
 		look = true;

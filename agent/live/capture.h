@@ -30,8 +30,14 @@ void capture_free(struct capture *capture); /* what this process has of it; NULL
  */
 void capture_serve(struct capture *capture, const struct source_live_options *options);
 
-/* In the supervisor, after the fork: it uses nothing of capture, but the next worker may. */
+/* In the supervisor, after the fork: it uses only what follows, but the next worker may need more. */
 void capture_keep(struct capture *capture);
+/*
+ * In the supervisor: record with another rate and other filters from now on (source_live_change). Only
+ * while a worker records. On failure error, of 512 bytes, says why; nothing has changed, except after
+ * -ETIMEDOUT.
+ */
+int capture_change(struct capture *capture, const struct source_live_options *options, char *error);
 
 /*
  * In the worker: from now on source_live_open opens that source. capture is borrowed; NULL: recording

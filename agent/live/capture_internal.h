@@ -14,6 +14,7 @@
 struct capture {
 	struct feed *feed;
 	struct channels *channel; /* one: the capture process answers one request at a time */
+	struct channels *control; /* the supervisor's; NULL in a worker */
 };
 
 /*

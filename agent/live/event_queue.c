@@ -46,6 +46,8 @@ static size_t used(const struct event *event)
 		return head + sizeof(event->freed);
 	case EVENT_LOST:
 		return head + sizeof(event->lost);
+	case EVENT_CHANGED:
+		return head;
 	case EVENT_SAMPLE:
 	case EVENT_GENERATED:
 		break;

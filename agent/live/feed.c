@@ -193,6 +193,7 @@ static void pack_event(struct packing *p, struct event *event)
 	case EVENT_EXIT:
 	case EVENT_FREED:
 	case EVENT_LOST:
+	case EVENT_CHANGED:
 		break;
 	}
 }

@@ -293,6 +293,7 @@ static void live_close(struct source *source)
 	live_off_cpu_fini(&live->off_cpu);
 	live_selected_fini(&live->selected);
 	live_cgroups_fini(&live->cgroups);
+	live_choice_fini(&live->choice);
 	live_slots_fini(&live->slots);
 	live_ring_fini(&live->ring);
 	live_allocators_free(live->allocators);

@@ -114,6 +114,15 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n);
 int source_live_watch(struct source *source, int fd);
 int source_live_keep_up(struct source *source);
 
+/*
+ * Record with this rate and these filters from now on: those of struct live_choice
+ * (agent/live/choice.h). source was opened with source_live_options.changes; events before the change
+ * and after it are divided by EVENT_CHANGED. On failure error, of LIVE_ERROR_SIZE bytes, says why, and
+ * nothing has changed. Nothing is lost or counted twice by a change.
+ */
+int source_live_change(struct source *source, const struct source_live_options *options,
+		       char *error);
+
 /* Sample none of these processes, which are offwind's own; n is at most CAPTURE_SELF_MAX. */
 void source_live_own(struct source *source, const pid_t *pids, size_t n);
 /*

@@ -1,6 +1,7 @@
 /*
- * agent/live/live_internal.h: the state of the live source. For its three parts alone: live_open.c
- * opens it, intake.c fills its queue from the rings, live.c delivers from the queue.
+ * agent/live/live_internal.h: the state of the live source. For its four parts alone: live_open.c
+ * opens it, intake.c fills its queue from the rings, live.c delivers from the queue, change.c changes
+ * what is recorded.
  */
 #ifndef AGENT_LIVE_LIVE_INTERNAL_H
 #define AGENT_LIVE_LIVE_INTERNAL_H
@@ -8,6 +9,7 @@
 #include "agent/live/alloc/cost.h"
 #include "agent/live/captured.h"
 #include "agent/live/cgroups.h"
+#include "agent/live/choice.h"
 #include "agent/live/event_queue.h"
 #include "agent/live/live.h"
 #include "agent/live/online.h"
@@ -66,7 +68,10 @@ struct live {
 
 	struct live_online online;
 	struct live_selected selected;
-	struct live_cgroups cgroups;
+	struct live_choice choice;   /* the rate and the filters */
+	struct live_cgroups cgroups; /* of the choice */
+	bool changes;		     /* the choice may change */
+	uint32_t cpu_filter;	     /* CAPTURE_FILTER_CPU, or 0 */
 	uint64_t watched_ns, all_gone_ns;
 
 	struct live_symbols *symbols; /* NULL: not opened yet, or the kernel does not support it */
@@ -92,6 +97,15 @@ int live_enqueue(void *ctx, const struct event *event);
  * horizon_ns. On failure the source's error says why.
  */
 int live_drain(struct live *live);
+
+/* Return the filters (enum capture_filter) that the options need. */
+uint32_t live_filters_of(const struct source_live_options *options);
+/*
+ * Let these options say which cgroups are recorded and, if the choice may change, which processes,
+ * names and users. They are borrowed until the next call. On failure error, of LIVE_ERROR_SIZE bytes,
+ * says what is wrong.
+ */
+int live_choose(struct live *live, const struct source_live_options *options, char *error);
 
 /*
  * Add the side-band's descriptors to the epoll set. Descriptors that are already in it stay there.

@@ -22,6 +22,9 @@
 #include <sys/stat.h>
 
 #define FREQUENCY_MAX 50000u
+/* The filters that can be turned on while recording goes on. */
+#define CHANGEABLE \
+	(CAPTURE_FILTER_TASK | CAPTURE_FILTER_COMM | CAPTURE_FILTER_UID | CAPTURE_FILTER_CGROUP)
 /* With allocations: a new allocator must be noticed soon. */
 #define ALLOC_TICK_NS	UINT64_C(20000000)
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO of the kernel */
@@ -131,18 +134,6 @@ static int check_options(const struct source_live_options *options, char *error)
 	return 0;
 }
 
-/* Return the filters (enum capture_filter) that the options need. */
-static uint32_t filters_of(const struct source_live_options *options)
-{
-	return (options->n_pids || options->n_tids ? CAPTURE_FILTER_TASK : 0u) |
-	       (options->n_comms ? CAPTURE_FILTER_COMM : 0u) |
-	       (options->n_uids ? CAPTURE_FILTER_UID : 0u) |
-	       (options->n_cgroups || options->n_containers || options->n_pods || options->n_units
-			? CAPTURE_FILTER_CGROUP
-			: 0u) |
-	       (options->n_cpus ? CAPTURE_FILTER_CPU : 0u);
-}
-
 /* Load the BPF programs for these options. */
 static int open_bpf(struct live *live, const struct source_live_options *options, char *error)
 {
@@ -150,7 +141,8 @@ static int open_bpf(struct live *live, const struct source_live_options *options
 						.ring_bytes = options->ring_bytes,
 						.events = &live->events,
 						.alloc_interval = options->alloc_interval,
-						.filters = filters_of(options),
+						.filters = live_filters_of(options),
+						.possible = options->changes ? CHANGEABLE : 0,
 						.threads = options->n_tids != 0,
 						.cpus = options->cpus,
 						.n_cpus = options->n_cpus };
@@ -168,9 +160,12 @@ static int open_all(struct live *live, const struct source_live_options *options
 	int err = live_events_of(options, &live->events, error);
 
 	if (!err)
-		err = live_cgroups_init(&live->cgroups, options, error);
-	if (err)
+		err = live_choice_copy(options, &live->choice);
+	if (err) {
+		if (err == -ENOMEM)
+			(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
 		return err;
+	}
 	err = open_bpf(live, options, error);
 	if (err)
 		return err;
@@ -207,10 +202,8 @@ static int open_all(struct live *live, const struct source_live_options *options
 		(void)live_file_ids_new(&live->file_ids);
 	if (!err)
 		err = live_selected_open(&live->selected, live->bpf, options, error);
-	if (!err && live->cgroups.n) {
-		live_bpf_watch_cgroups(live->bpf);
-		err = live_cgroups_tell_all(&live->cgroups, live->bpf, !options->changes, error);
-	}
+	if (!err)
+		err = live_choose(live, &live->choice.options, error);
 	if (err)
 		return err;
 	err = watch_fds(live);
@@ -271,6 +264,8 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->held_slot = UINT64_MAX;
 	live->off_cpu_min_ns = options->off_cpu_min_ns;
 	live->alloc_interval = options->alloc_interval;
+	live->changes = options->changes;
+	live->cpu_filter = options->n_cpus ? CAPTURE_FILTER_CPU : 0;
 	live->tick_ns = options->alloc_interval ? ALLOC_TICK_NS : LIVE_TICK_NS;
 	live_host_vdso(&live->vdso, &live->vdso_size);
 	fill_info(live);

@@ -93,6 +93,34 @@ static int start_everywhere(struct live_online *o, char *error)
 	return err;
 }
 
+/* Return whether a CPU may be recorded. */
+static bool is_wanted(const struct live_online *o, int cpu)
+{
+	return !o->only || live_cpus_have(o->only, o->n_only, cpu);
+}
+
+/*
+ * The new event of a CPU begins before the old one ends, so that a failure leaves the old one. Both
+ * sample for some microseconds.
+ */
+int live_online_restart(struct live_online *o, char *error)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < o->n; i++) {
+		size_t n = live_bpf_n_attached(o->bpf);
+
+		if (!is_wanted(o, o->cpus[i]))
+			continue;
+		err = start_cpu(o, o->cpus[i], error);
+		if (!err)
+			live_bpf_detach_cpu(o->bpf, o->cpus[i], n);
+		else if (err == -ENODEV)
+			err = 0;
+	}
+	return err;
+}
+
 bool live_online_has(const struct live_online *o, int cpu)
 {
 	return live_cpus_have(o->cpus, o->n, cpu);
@@ -105,10 +133,9 @@ int live_online_change(struct live_online *o, int *cpus, size_t n, size_t *n_new
 	*n_new = 0;
 	for (size_t i = 0; i < o->n; i++)
 		if (!live_cpus_have(cpus, n, o->cpus[i]))
-			live_bpf_detach_cpu(o->bpf, o->cpus[i]);
+			live_bpf_detach_cpu(o->bpf, o->cpus[i], live_bpf_n_attached(o->bpf));
 	for (size_t i = 0; !err && i < n; i++) {
-		if (live_online_has(o, cpus[i]) ||
-		    (o->only && !live_cpus_have(o->only, o->n_only, cpus[i])))
+		if (live_online_has(o, cpus[i]) || !is_wanted(o, cpus[i]))
 			continue;
 		err = start_cpu(o, cpus[i], error);
 		/* Offline since the list was read: the next check will notice. */

@@ -41,6 +41,8 @@ int live_online_start(struct live_online *o, char *error);
  * failure. *n_new receives how many of them were not recorded before.
  */
 int live_online_change(struct live_online *o, int *cpus, size_t n, size_t *n_new, char *error);
+/* Begin the sampled events anew: they have other rates now. On failure some CPUs have the old ones. */
+int live_online_restart(struct live_online *o, char *error);
 bool live_online_has(const struct live_online *o, int cpu); /* it is recorded now */
 
 /*

@@ -21,8 +21,11 @@ void capture_use(struct capture *capture, pid_t opener)
 {
 	used = capture;
 	other = opener;
-	if (capture)
-		capture_keep(capture);
+	if (!capture)
+		return;
+	channels_free(capture->control);
+	capture->control = NULL;
+	capture_keep(capture);
 }
 
 bool live_remote_is_used(void)

@@ -27,12 +27,21 @@ struct live_selected { /* all zero: every process */
 
 /*
  * Pass the filters of the options to the BPF programs: names, users, processes and threads. From
- * then on the kernel follows new children of the processes. bpf is borrowed. On failure error, of
- * LIVE_ERROR_SIZE bytes, says what is wrong, and live_selected_fini releases what there is.
+ * then on the kernel follows new children of the processes. bpf is borrowed. With options->changes,
+ * live_selected_change does that. On failure error, of LIVE_ERROR_SIZE bytes, says what is wrong, and
+ * live_selected_fini releases what there is.
  */
 int live_selected_open(struct live_selected *s, struct live_bpf *bpf,
 		       const struct source_live_options *options, char *error);
 void live_selected_fini(struct live_selected *s);
+
+/*
+ * Select what these options name instead, and let these filters be on (enum capture_filter). Only for a
+ * selection that was opened with source_live_options.changes. Then the kernel alone filters: all
+ * events of processes are taken. On failure, as above, more may be selected than before.
+ */
+int live_selected_change(struct live_selected *s, const struct source_live_options *options,
+			 uint32_t filters, char *error);
 
 /* Return whether a process is selected. ctx is a struct live_selected. */
 bool live_selected_has(const void *ctx, uint32_t pid);

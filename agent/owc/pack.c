@@ -293,6 +293,8 @@ int owc_pack_event(struct owc_writer *w, const struct event *e)
 		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_GENERATED;
 		record.generated = &generated;
 		break;
+	case EVENT_CHANGED:
+		return 0; /* each sample has its period */
 	case EVENT_LOST:
 		lost.reason = (uint32_t)e->lost.reason;
 		lost.n_samples = e->lost.n_samples;

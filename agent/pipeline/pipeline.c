@@ -328,6 +328,7 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 		forget_ended(p);
 		break;
 	case EVENT_GENERATED:
+	case EVENT_CHANGED:
 		break;
 	}
 	return err ? err : processes_event(p->processes, event);

@@ -626,6 +626,7 @@ int processes_event(struct processes *p, const struct event *event)
 	case EVENT_CGROUP:
 	case EVENT_FREED:
 	case EVENT_LOST:
+	case EVENT_CHANGED:
 		break;
 	}
 	return 0;

@@ -7,7 +7,7 @@ hot_program "$dir/main.c"
 gcc -O1 -g -o "$dir/prog" "$dir/main.c" || exit 1
 db=$dir/o.db history=$dir/o-history.db socket=$dir/socket port=$(free_port)
 "$dir/prog" & prog=$!
-printf '[record]\nrotate = 2\n' >"$dir/short"
+printf '[record]\nrotate = 2\nevent = cpu-clock\nfreq = 99\n' >"$dir/short"
 
 # Begin a daemon; $url is where it serves.
 begin() { # option…
@@ -37,6 +37,7 @@ get() { # path [header…]
 }
 status() { get "$@" >"$dir/status"; head -n 1 "$dir/status"; }
 is_ready() { [ "$(status /readyz)" = 200 ]; }
+newest() { sqlite3 -cmd ".timeout 10000" "$history" "SELECT max(id) FROM windows"; }
 # The sums of each window are right.
 sums() {
 	sqlite3 -cmd ".timeout 10000" "$history" "SELECT window, sum(n * (what = 'fired')) AS fired, sum(n * (what IN ('unwound', 'waiting', 'filtered', 'lost'))) AS settled,
@@ -45,7 +46,7 @@ sums() {
 }
 
 echo "== what is recorded and served"
-begin -F 99
+begin
 until_or_dead $daemon is_ready || fail "not ready: $(cat "$dir/log")"
 [ "$(stat -c %a "$history")" = 600 ] || fail "others can read the history"
 [ "$(stat -c %a "$socket")" = 660 ] || fail "mode of the socket"
@@ -99,13 +100,71 @@ scrape_configs:
     static_configs: [{targets: ["127.0.0.1:$port"]}]
 YML
 prometheus --config.file="$dir/prometheus.yml" --storage.tsdb.path="$dir/prometheus" --web.listen-address="127.0.0.1:$asked" >"$dir/out" 2>&1 & prometheus=$!
-value() { curl -s -G "127.0.0.1:$asked/api/v1/query" --data-urlencode "query=$1" | grep -o '"[0-9.]*"\]' | tr -d '"]'; } # PromQL
+scraped() { curl -s -G "127.0.0.1:$asked/api/v1/query" --data-urlencode "query=$1" | grep -o '"[0-9.]*"\]' | tr -d '"]'; } # PromQL
 total() { sqlite3 -cmd ".timeout 10000" "$history" "SELECT sum(n) FROM totals WHERE what = '$1'"; }
-is_scraped() { [ "$(value 'up{job="offwind"}')" = 1 ] && [ "$(value offwind_events_fired_total)" = "$(total fired)" ]; }
-WAIT_MAX=60 until_or_dead $prometheus is_scraped || fail "Prometheus has $(value offwind_events_fired_total) events, not $(total fired): $(tail -n 20 "$dir/out")"
-[ "$(value 'sum(offwind_stacks_total) == bool sum(offwind_samples_unwound_total)')" = 1 ] || fail "Prometheus: the sum of the stacks"
+is_scraped() { [ "$(scraped 'up{job="offwind"}')" = 1 ] && [ "$(scraped offwind_events_fired_total)" = "$(total fired)" ]; }
+WAIT_MAX=60 until_or_dead $prometheus is_scraped || fail "Prometheus has $(scraped offwind_events_fired_total) events, not $(total fired): $(tail -n 20 "$dir/out")"
+[ "$(scraped 'sum(offwind_stacks_total) == bool sum(offwind_samples_unwound_total)')" = 1 ] || fail "Prometheus: the sum of the stacks"
 kill $prometheus
 wait $prometheus
+
+echo "== what is recorded changes while it records"
+group=$(awk '{ for (i = 1; i < NF; i++) if ($i == "-" && $(i + 1) == "cgroup2") { print $5; exit } }' /proc/self/mountinfo)
+cp "$dir/prog" "$dir/other"
+"$dir/other" & other=$!
+roles() { pgrep -P $daemon | sort | xargs; }
+settings() { printf '%s\n' '[record]' 'rotate = 2' 'event = cpu-clock' "$@" >"$dir/short"; kill -HUP $daemon; }
+changed() { [ "$(grep -c 'what is recorded has changed:' "$dir/log")" = "$1" ]; }
+value() { curl -s --unix-socket "$socket" "http://localhost/api/v1/top?n=1&type=cpu&$1" | grep -oE '"value": *[0-9]+' | grep -oE -m 1 '[0-9]+'; }
+# Print each window after one, with the period of its samples (0: they differ), and how many are of another program.
+kinds() { # window comm
+	local id start end n all mine
+	sqlite3 -cmd ".timeout 10000" -separator ' ' "$history" "SELECT id, start_ns, end_ns, n_samples FROM windows WHERE id > $1 ORDER BY id" |
+		while read -r id start end n; do
+			all=$(value "from=${start}ns&to=${end}ns")
+			mine=$(value "from=${start}ns&to=${end}ns&comm=$2")
+			[ "$n" = 0 ] || echo "$id $((all % n ? 0 : all / n)) $((all - mine))"
+		done
+}
+before=$(roles) last=$(newest)
+settings "freq = 49" "comm = prog"
+until_or_dead $daemon changed 1 || fail "the rate: $(cat "$dir/log")"
+grep -q 'has changed: --freq=49 --comm=prog' "$dir/log" || fail "$(cat "$dir/log")"
+# The window that was cut off, and two of the new kind.
+grew() { [ "$(newest)" -ge $((last + $1)) ]; }
+until_or_dead $daemon grew 4 || fail "nothing is recorded at another rate"
+kinds $((last - 1)) prog >"$dir/kinds"
+awk '$2 == 20408163 && $3 == 0 { new++ } $2 == 10101010 && !new { old++ } $2 != 20408163 && ($2 != 10101010 || new) { wrong++ } END { exit !(old && new >= 2 && !wrong) }' "$dir/kinds" ||
+	fail "windows before and after, with their periods: $(cat "$dir/kinds")"
+# What is not there yet may be named; here a unit, of which nothing is recorded before it begins.
+if [ -n "$group" ] && mkdir "$group/offwind-$$.slice" 2>/dev/null; then
+	settings "freq = 49" "unit = offwind-$$-later"
+	until_or_dead $daemon changed 2 || fail "a unit: $(cat "$dir/log")"
+	last=$(newest)
+	mkdir "$group/offwind-$$.slice/offwind-$$-later.service" && echo $other >"$group/offwind-$$.slice/offwind-$$-later.service/cgroup.procs"
+	is_recorded() { [ "$(value "comm=other&from=$1ns")" -gt 0 ]; }
+	began=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT end_ns FROM windows WHERE id = $last")
+	until_or_dead $daemon is_recorded $began || fail "a unit that began later is not recorded"
+	kinds $((last + 1)) other >"$dir/kinds"
+	awk '$2 != 20408163 || $3' "$dir/kinds" | grep . && fail "others than the unit: $(cat "$dir/kinds")"
+	echo $other >"$group/cgroup.procs"
+	rmdir "$group/offwind-$$.slice/offwind-$$-later.service" "$group/offwind-$$.slice"
+fi
+# A process; then everything again, at the rate from before.
+settings "freq = 49" "pid = $other"
+until_or_dead $daemon grep -q "has changed: --freq=49 --pid=$other" "$dir/log" || fail "a process: $(cat "$dir/log")"
+last=$(newest)
+until_or_dead $daemon grew 2
+kinds $((last + 1)) other | awk '$2 != 20408163 || $3' | grep . && fail "others than the process"
+n=$(grep -c 'what is recorded has changed:' "$dir/log")
+settings "freq = 99"
+until_or_dead $daemon changed $((n + 1)) || fail "everything again: $(cat "$dir/log")"
+last=$(newest)
+until_or_dead $daemon grew 2
+kinds $((last + 1)) prog | awk '$2 == 10101010 && $3 { all++ } END { exit !all }' || fail "not everything is recorded again: $(kinds $((last + 1)) prog)"
+[ "$(roles)" = "$before" ] || fail "the daemon began again: $(cat "$dir/log")"
+[ -z "$(sums)" ] || fail "sums of windows after changes: $(sums)"
+kill $other
 
 echo "== what is wrong has a status and a reason"
 for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels?key=" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x" "400 /api/v1/explain" "400 /api/v1/unwind/x" "400 POST /api/v1/query" "400 POST /api/v1/query SELECT 1 FROM nothing" "400 POST /api/v1/query ATTACH '/etc/passwd' AS x" "400 POST /api/v1/query DELETE FROM history.windows" "400 POST /api/v1/query PRAGMA journal_mode"; do
@@ -121,7 +180,6 @@ OFFWIND_DB=$db "$offwind" flamegraph --from -5m -o "$dir/f.html" && grep -q hot 
 grep -q 'for a history' "$dir/out" || fail "$(cat "$dir/out")"
 
 echo "== processes that die are begun again"
-newest() { sqlite3 -cmd ".timeout 10000" "$history" "SELECT max(id) FROM windows"; }
 before=$(newest)
 pkill -KILL -P $daemon offwind-server
 pkill -SEGV -P $daemon offwind-worker
@@ -141,13 +199,13 @@ echo "waiting at the end: $waiting"
 [ "$waiting" = 0 ] || fail "$waiting that fired are not settled at the end: $(sqlite3 "$history" "SELECT window, what, reason, n FROM counters WHERE what <> 'stop'")"
 
 echo "== killed, and begun again"
-begin -F 99
+begin
 before=$(newest)
 has_more() { [ "$(newest)" -gt "$before" ]; }
 until_or_dead $daemon has_more || fail "nothing is recorded: $(cat "$dir/log")"
 kill -KILL $daemon
 wait $daemon 2>/dev/null
-begin -F 99
+begin
 before=$(newest)
 until_or_dead $daemon has_more || fail "nothing is recorded after kill -9: $(cat "$dir/log")"
 kill -INT $daemon

@@ -5,12 +5,19 @@
 #include "tests/check.h"
 
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static uint32_t kernel[8]; /* the processes that the kernel follows */
 static size_t n_kernel;
 static bool followed;
+static uint32_t filters; /* that are on */
+static int n_lost;	 /* times that a process which stays selected did not pass */
+static uint32_t stays;
+static char comms[2][CAPTURE_COMM];
+static size_t n_comms;
 
 int live_bpf_follow(struct live_bpf *bpf, char *error)
 {
@@ -46,8 +53,46 @@ int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid)
 int live_bpf_want_comm(struct live_bpf *bpf, const char *comm)
 {
 	(void)bpf;
-	(void)comm;
+	(void)snprintf(comms[n_comms++ % 2], CAPTURE_COMM, "%s", comm);
 	return 0;
+}
+
+void live_bpf_filter(struct live_bpf *bpf, uint32_t on)
+{
+	filters = on;
+	n_lost += stays && !live_bpf_wants(bpf, stays);
+}
+
+void live_bpf_unfollow(struct live_bpf *bpf)
+{
+	(void)bpf;
+	followed = false;
+}
+
+void live_bpf_only_processes(struct live_bpf *bpf, live_keep_fn keep, const void *ctx)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < n_kernel; i++)
+		if (keep(ctx, &kernel[i]))
+			kernel[n++] = kernel[i];
+	n_kernel = n;
+	n_lost += stays && !live_bpf_wants(bpf, stays);
+}
+
+void live_bpf_only_comms(struct live_bpf *bpf, live_keep_fn keep, const void *ctx)
+{
+	(void)bpf;
+	for (size_t i = 0; i < n_comms; i++)
+		if (!keep(ctx, comms[i]))
+			memmove(comms[i], comms[--n_comms], CAPTURE_COMM);
+}
+
+void live_bpf_only_uids(struct live_bpf *bpf, live_keep_fn keep, const void *ctx)
+{
+	(void)bpf;
+	(void)keep;
+	(void)ctx;
 }
 
 int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid)
@@ -136,6 +181,52 @@ static void test_descendants_are_selected(void)
 	(void)waitpid(child, NULL, 0);
 }
 
+/* From this process to its child alone, which was selected all the time, to a name, to everything. */
+static void test_what_stays_selected_passes_all_the_time(void)
+{
+	const uint32_t own = (uint32_t)getpid();
+	pid_t child = fork();
+	int32_t first[] = { (int32_t)own }, second[] = { (int32_t)child };
+	const char *name[] = { "prog" };
+	struct source_live_options options = { .pids = first, .n_pids = 1, .changes = true };
+	struct live_selected s = { 0 };
+	char error[LIVE_ERROR_SIZE] = "";
+
+	if (!child) {
+		(void)pause();
+		_exit(0);
+	}
+	n_kernel = 0;
+	CHECK(!live_selected_open(&s, NULL, &options, error) &&
+		      !live_selected_change(&s, &options, CAPTURE_FILTER_TASK, error),
+	      "opened");
+	CHECK(filters == CAPTURE_FILTER_TASK && followed && live_bpf_wants(NULL, own) &&
+		      live_bpf_wants(NULL, (uint32_t)child),
+	      "a process and its child");
+	CHECK(live_selected_has(&s, 1) && !live_selected_other(&s, 1),
+	      "events of all processes are taken");
+	stays = (uint32_t)child;
+	options.pids = second;
+	CHECK(!live_selected_change(&s, &options, CAPTURE_FILTER_TASK, error), "changed");
+	CHECK(!live_bpf_wants(NULL, own) && live_bpf_wants(NULL, stays) && !n_lost,
+	      "the child alone");
+	stays = 0;
+	options = (struct source_live_options){ .comms = name, .n_comms = 1, .changes = true };
+	CHECK(!live_selected_change(&s, &options, CAPTURE_FILTER_COMM, error) && !n_kernel &&
+		      n_comms == 1 && !followed && filters == CAPTURE_FILTER_COMM,
+	      "a name");
+	options.n_comms = 0;
+	CHECK(!live_selected_change(&s, &options, 0, error) && !n_comms && !filters, "everything");
+	options.pids = second;
+	options.n_pids = 1;
+	second[0] = -5;
+	CHECK(live_selected_change(&s, &options, CAPTURE_FILTER_TASK, error) && *error && !filters,
+	      "a process that is not there is refused, before a filter is on");
+	live_selected_fini(&s);
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+}
+
 static void test_a_process_must_be_there(void)
 {
 	int32_t pids[] = { -5 };
@@ -152,5 +243,6 @@ int main(void)
 	test_all_are_selected_unless_some_are();
 	test_descendants_are_selected();
 	test_a_process_must_be_there();
+	test_what_stays_selected_passes_all_the_time();
 	return check_done();
 }

@@ -126,6 +126,17 @@ static int rotate(struct recorder *r, uint64_t time_ns)
 	return err;
 }
 
+/* What is recorded changed at that time: a window has what was recorded in one way. */
+static int divide(struct recorder *r, uint64_t time_ns)
+{
+	int err;
+
+	if (!r->pipeline || !r->options->rotate_ns || time_ns <= r->window_start_ns)
+		return 0;
+	err = rotate(r, time_ns);
+	return err || time_ns <= r->window_start_ns ? err : close_window(r, time_ns);
+}
+
 /*
  * Pass one event to the pipeline, the capture file and the counters. Return 0 or a negative code.
  * With a pipeline, errors of the capture file are not returned.
@@ -134,6 +145,8 @@ static int on_event(struct recorder *r, const struct event *event)
 {
 	int err = 0;
 
+	if (event->type == EVENT_CHANGED)
+		return divide(r, event->time_ns);
 	runtime_event(&r->runtime, event);
 	if (event->type == EVENT_SAMPLE && event->sample.event < OUTCOME_EVENTS)
 		r->values[event->sample.event] += event->sample.period;

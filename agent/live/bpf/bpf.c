@@ -47,6 +47,54 @@ int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid)
 	return want(bpf->skeleton->maps.uids, &uid);
 }
 
+/* Remove the keys that keep does not want from the map of a filter, which has at most n. */
+static void only(struct bpf_map *map, size_t n, live_keep_fn keep, const void *ctx)
+{
+	size_t size = bpf_map__key_size(map), n_gone = 0;
+	uint8_t key[CAPTURE_COMM], next[CAPTURE_COMM], *gone = NULL;
+	size_t room = 0;
+	int fd = bpf_map__fd(map);
+
+	/* Entries come and go meanwhile, so the number of steps is bounded. */
+	for (size_t i = 0; i < 2 * n && !bpf_map_get_next_key(fd, i ? key : NULL, next); i++) {
+		memcpy(key, next, size);
+		if (keep(ctx, key))
+			continue;
+		if (n_gone == room) {
+			uint8_t *bigger = reallocarray(gone, room + 64, size);
+
+			if (!bigger)
+				break;
+			gone = bigger;
+			room += 64;
+		}
+		memcpy(gone + n_gone++ * size, key, size);
+	}
+	for (size_t i = 0; i < n_gone; i++)
+		(void)bpf_map_delete_elem(fd, gone + i * size);
+	free(gone);
+}
+
+void live_bpf_only_processes(struct live_bpf *bpf, live_keep_fn keep, const void *ctx)
+{
+	only(bpf->skeleton->maps.processes, LIVE_PROCESSES_MAX, keep, ctx);
+}
+
+void live_bpf_only_comms(struct live_bpf *bpf, live_keep_fn keep, const void *ctx)
+{
+	only(bpf->skeleton->maps.comms, LIVE_WANTED_MAX, keep, ctx);
+}
+
+void live_bpf_only_uids(struct live_bpf *bpf, live_keep_fn keep, const void *ctx)
+{
+	only(bpf->skeleton->maps.uids, LIVE_WANTED_MAX, keep, ctx);
+}
+
+void live_bpf_filter(struct live_bpf *bpf, uint32_t filters)
+{
+	__atomic_store_n(&bpf->skeleton->bss->filters, filters, __ATOMIC_SEQ_CST);
+}
+
 int live_bpf_tell_cgroup(struct live_bpf *bpf, uint64_t id, enum capture_cgroup answer)
 {
 	const uint32_t value = answer;

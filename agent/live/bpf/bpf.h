@@ -76,15 +76,25 @@ void live_bpf_detach_allocators(struct live_bpf *bpf, uint32_t pid);
 /* Remove live memory of processes that ended from the kernel's table, to make room. */
 void live_bpf_sweep(struct live_bpf *bpf);
 
-void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu); /* it has gone offline */
+/*
+ * Return how many programs are attached, and detach those of the first n that run on one CPU: all when
+ * it has gone offline, and those before others took their place.
+ */
+size_t live_bpf_n_attached(const struct live_bpf *bpf);
+void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu, size_t n);
+/* The events have other rates now. */
+void live_bpf_pace(struct live_bpf *bpf);
 /* Stop capturing. When this returns, no capturing program runs any more, on any CPU. */
 void live_bpf_stop(struct live_bpf *bpf);
 
+/* Let these filters be on from now on (enum capture_filter), of those that are possible. */
+void live_bpf_filter(struct live_bpf *bpf, uint32_t filters);
 /*
- * Follow the children of selected processes. Needs the filter for tasks; call it before
- * live_bpf_want.
+ * Follow the children of selected processes, or no more. Needs the filter for tasks to be possible; call
+ * it before live_bpf_want.
  */
 int live_bpf_follow(struct live_bpf *bpf, char *error);
+void live_bpf_unfollow(struct live_bpf *bpf);
 /*
  * Let a process, a thread, a thread name or a user pass its filter. The functions return 0 or a
  * negative errno value. -ENAMETOOLONG: comm has more than 15 bytes.
@@ -93,6 +103,11 @@ int live_bpf_want(struct live_bpf *bpf, uint32_t pid);
 int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid);
 int live_bpf_want_comm(struct live_bpf *bpf, const char *comm);
 int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
+/* Let no other processes, names and users pass than those for which keep returns true. */
+typedef bool (*live_keep_fn)(const void *ctx, const void *key);
+void live_bpf_only_processes(struct live_bpf *bpf, live_keep_fn keep, const void *ctx);
+void live_bpf_only_comms(struct live_bpf *bpf, live_keep_fn keep, const void *ctx);
+void live_bpf_only_uids(struct live_bpf *bpf, live_keep_fn keep, const void *ctx);
 /*
  * Answer whether a cgroup passes its filter, or forget the answer. live_bpf_watch_cgroups lets the
  * kernel report new cgroups; before, only their events ask. -E2BIG: there are too many cgroups.

@@ -214,12 +214,22 @@ int live_bpf_follow(struct live_bpf *bpf, char *error)
 
 	live_bpf_begin();
 	for (size_t i = 0; i < LIVE_FOLLOW_PROGRAMS; i++) {
+		if (bpf->follow[i])
+			continue;
 		bpf->follow[i] = bpf_program__attach(programs[i]);
 		if (!bpf->follow[i])
 			return live_bpf_fail(error, -errno,
 					     "following forks of the processes asked for");
 	}
 	return 0;
+}
+
+void live_bpf_unfollow(struct live_bpf *bpf)
+{
+	for (size_t i = 0; i < LIVE_FOLLOW_PROGRAMS; i++) {
+		(void)bpf_link__destroy(bpf->follow[i]);
+		bpf->follow[i] = NULL;
+	}
 }
 
 /* Without these programs, a new cgroup is found with its first event. */
@@ -349,12 +359,17 @@ void live_bpf_detach_allocators(struct live_bpf *bpf, uint32_t pid)
 	bpf->n_attached = left;
 }
 
-void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu)
+size_t live_bpf_n_attached(const struct live_bpf *bpf)
+{
+	return bpf->n_attached;
+}
+
+void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu, size_t n)
 {
 	size_t left = 0;
 
 	for (size_t i = 0; i < bpf->n_attached; i++) {
-		if (bpf->attached[i].cpu == cpu)
+		if (i < n && bpf->attached[i].cpu == cpu)
 			(void)bpf_link__destroy(bpf->attached[i].link);
 		else
 			bpf->attached[left++] = bpf->attached[i];

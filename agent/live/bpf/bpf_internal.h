@@ -18,6 +18,7 @@
 #pragma GCC diagnostic pop
 
 #define LIVE_PROCESSES_MAX   65536 /* entries of the table of processes */
+#define LIVE_WANTED_MAX	     4096  /* entries of each filter: threads, names, users */
 #define LIVE_FOLLOW_PROGRAMS 3
 #define LIVE_CGROUP_PROGRAMS 2
 

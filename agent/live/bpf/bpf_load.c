@@ -19,7 +19,6 @@
 #define RING_LEAST    (4u << 20)
 #define RING_LIMIT    (1u << 30)
 #define WAKE_BYTES    (1u << 20)
-#define WANTED_MAX    4096  /* entries of each filter: threads, names, users */
 #define ALLOC_THREADS 16384 /* threads that allocate; the least active ones are evicted */
 #define OFF_CPU_MAX   32768 /* threads that wait at the same time */
 #define RESERVE_MAX   (512u << 10)
@@ -123,8 +122,6 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	for (size_t i = bpf->events->n; i-- > 0;) {
 		s->rodata->every[i] = bpf->events->events[i].every;
 		s->rodata->paced[i] = bpf->events->events[i].paced;
-		if (bpf->events->events[i].paced)
-			s->bss->pace_samples = pace_samples(&bpf->events->events[i].info);
 		/*
 		 * The first event of a kind uses this skeleton; the others have skeletons of their
 		 * own.
@@ -133,6 +130,15 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	}
 	s->rodata->alloc_interval = options->alloc_interval ? options->alloc_interval : 1;
 	return 0;
+}
+
+void live_bpf_pace(struct live_bpf *bpf)
+{
+	for (size_t i = bpf->events->n; i-- > 0;)
+		if (bpf->events->events[i].paced)
+			__atomic_store_n(&bpf->skeleton->bss->pace_samples,
+					 pace_samples(&bpf->events->events[i].info),
+					 __ATOMIC_SEQ_CST);
 }
 
 /* Select the programs to load. Each capturing program is loaded in one of its two versions. */
@@ -228,9 +234,9 @@ static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *o
 		{ s->maps.ring, (uint32_t)bpf->ring_size, true },
 		{ s->maps.scratch, (last_kind + 1) * bpf->n_scratch, true },
 		{ s->maps.processes, LIVE_PROCESSES_MAX, follow },
-		{ s->maps.threads, WANTED_MAX, options->threads },
-		{ s->maps.comms, WANTED_MAX, filters & CAPTURE_FILTER_COMM },
-		{ s->maps.uids, WANTED_MAX, filters & CAPTURE_FILTER_UID },
+		{ s->maps.threads, LIVE_WANTED_MAX, options->threads },
+		{ s->maps.comms, LIVE_WANTED_MAX, filters & CAPTURE_FILTER_COMM },
+		{ s->maps.uids, LIVE_WANTED_MAX, filters & CAPTURE_FILTER_UID },
 		{ s->maps.cgroups, CAPTURE_CGROUPS_MAX, filters & CAPTURE_FILTER_CGROUP },
 		{ s->maps.live, CAPTURE_LIVE_MAX, allocs },
 		{ s->maps.alloc_threads, ALLOC_THREADS, allocs },
@@ -275,6 +281,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	bpf->ring_size =
 		ring_size(options->ring_bytes ? options->ring_bytes : ring_fitting(bpf, stack_max));
 	err = set_constants(bpf, bpf->skeleton, options);
+	live_bpf_pace(bpf);
 	if (!err)
 		err = set_maps(bpf, options, tree);
 	if (!err)

@@ -451,6 +451,25 @@ int live_events_of(const struct source_live_options *options, struct live_events
 	return 0;
 }
 
+bool live_events_set_rate(struct live_events *events, uint32_t frequency_hz)
+{
+	const struct source_live_options options = { .frequency_hz = frequency_hz };
+	bool any = false;
+
+	for (size_t i = 0; i < events->n; i++) {
+		struct live_event *e = &events->events[i];
+
+		if (e->kind != LIVE_EVENT_SAMPLED || !e->info.frequency_hz ||
+		    e->info.frequency_hz == frequency_hz)
+			continue;
+		e->attr.sample_period = e->attr.freq = 0;
+		e->info.period = 0;
+		set_rate(e, &options);
+		any = true;
+	}
+	return any;
+}
+
 void live_events_fini(struct live_events *events)
 {
 	for (size_t i = 0; i < events->n; i++) {

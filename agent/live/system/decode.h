@@ -5,6 +5,7 @@
 #include "agent/source/source.h"
 
 #include <linux/perf_event.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,8 @@ struct live_events {
  */
 int live_events_of(const struct source_live_options *options, struct live_events *out, char *error);
 void live_events_fini(struct live_events *events);
+/* Let the events that have a rate have this one. Return whether one of them had another. */
+bool live_events_set_rate(struct live_events *events, uint32_t frequency_hz);
 
 /* Check whether cycles (hardware) or cpu-clock can be sampled here. Return 0, or why not. */
 int live_clock_try(bool hardware);
