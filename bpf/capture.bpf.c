@@ -126,6 +126,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
 	__u64 period = tick->period;
 	__u32 cpu = bpf_get_smp_processor_id(), place;
+	long err;
 	struct capture_head *head;
 	struct capture_front *front;
 	struct pt_regs regs;
@@ -200,7 +201,9 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		top_put(&front->top, task);
 
 	size = append(ctx, front, bytes, tick);
-	if (put(head, size, ring_reserve)) {
+	err = put(head, size, ring_reserve);
+	add(&count->program_ns, bpf_ktime_get_ns() - head->time_ns);
+	if (err) {
 		add(&count->ring_full, 1);
 		return 0;
 	}

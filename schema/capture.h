@@ -202,9 +202,10 @@ struct capture_counters {
 	__u64 ring_full;	/* the ring had no room */
 	__u64 unreadable;	/* registers could not be read, or no scratch buffer was free */
 	/* Of the captured records: */
-	__u64 cut;   /* CAPTURE_CUT */
-	__u64 holes; /* CAPTURE_HOLES */
-	__u64 bytes; /* written to the ring */
+	__u64 cut;	  /* CAPTURE_CUT */
+	__u64 holes;	  /* CAPTURE_HOLES */
+	__u64 bytes;	  /* written to the ring */
+	__u64 program_ns; /* time in which records were made, also those for which there was no room */
 	/* How the end of the stack was found; see enum capture_flag: */
 	__u64 top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	__u64 find_vma;	     /* calls of bpf_find_vma */

@@ -2,6 +2,7 @@
 #include "agent/cli/supervisor.h"
 
 #include "agent/cli/advice.h"
+#include "agent/cli/cpu_budget.h"
 #include "agent/cli/priority.h"
 #include "agent/clock.h"
 #include "agent/export/output.h"
@@ -9,10 +10,13 @@
 #include "agent/history/request.h"
 #include "agent/limits.h"
 #include "agent/live/capture.h"
+#include "agent/live/choice.h"
+#include "agent/live/system/hint.h"
 #include "agent/log.h"
 #include "agent/opener/request.h"
 #include "agent/owc/owc_format.h"
 #include "agent/role/channel.h"
+#include "agent/role/cost.h"
 #include "agent/role/files.h"
 #include "agent/role/message.h"
 #include "agent/role/reading.h"
@@ -28,6 +32,7 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +62,8 @@
 /* How often to look, 5 ms apart, whether the worker has stopped. */
 #define STOP_TURNS 400
 /* A worker that does not go on for so many seconds is ended. */
-#define SILENT_S 30
+#define SILENT_S   30
+#define MEASURE_NS UINT64_C(1000000000)
 /* How soon the process that serves others may be begun again. */
 #define SERVER_AGAIN_NS UINT64_C(5000000000)
 /* Workers that may die before the command fails; while recording, so many within an hour. */
@@ -85,6 +91,8 @@ struct supervisor {
 	int socket;			       /* to the worker */
 	pid_t worker, opener, capture, server; /* 0: there is none */
 	uint64_t server_began_ns;
+	struct cost_seen seen[COST_BPF]; /* what each role's process had used at measured_ns */
+	uint64_t measured_ns;
 	struct capture *live; /* to the capture process; NULL: there is none */
 	struct keeper keepers[KEEPERS];
 	struct output outputs[OUTPUTS_MAX]; /* which the worker writes; fd -1: not in use */
@@ -97,7 +105,13 @@ struct supervisor {
 	bool reads_standard;	  /* standard input is an input */
 };
 
-static struct capture *recorder; /* of this supervisor; NULL: none */
+/* What the capture process of this supervisor was told, and how the rate follows the budget. */
+static struct {
+	struct capture *capture; /* NULL: there is none */
+	struct live_choice choice;
+	struct cpu_budget budget;
+	struct cost *cost;
+} recording;
 static volatile pid_t current_worker;
 static volatile sig_atomic_t end_asked;	   /* the signal that did, or 0 */
 static volatile sig_atomic_t reload_asked; /* by SIGHUP, for a service */
@@ -342,6 +356,74 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 static void start_keeper(struct supervisor *s, size_t which);
 static void keep_serving(struct supervisor *s);
 
+/* ---- what a recording costs -------------------------------------------------------------- */
+
+static void say_rate(void)
+{
+	if (!recording.cost)
+		return;
+	atomic_store(&recording.cost->rate_hz, recording.budget.hz);
+	atomic_store(&recording.cost->configured_hz, recording.budget.most_hz);
+}
+
+/* Record at the rate that the budget allows now; before is the rate until now. */
+static void follow_budget(uint32_t before)
+{
+	struct cpu_budget *b = &recording.budget;
+	char error[LIVE_ERROR_SIZE] = "";
+	int err;
+
+	recording.choice.options.frequency_hz = b->hz;
+	err = capture_change(recording.capture, &recording.choice.options, error);
+	if (err) {
+		log_warning("the rate cannot be changed: %s", error);
+		recording.choice.options.frequency_hz = before;
+		cpu_budget_keep(b, before);
+	} else if (b->hz < before) {
+		atomic_fetch_add(&recording.cost->n_lowered, 1);
+		log_warning("offwind takes more than %g %% of a CPU: %" PRIu32
+			    " samples a second instead of %" PRIu32,
+			    b->share / 1e4, b->hz, before);
+	} else {
+		log_info("offwind takes less CPU time: %" PRIu32
+			 " samples a second instead of %" PRIu32,
+			 b->hz, before);
+	}
+	say_rate();
+}
+
+/* Measure all processes, about once a second, and keep to the budget. */
+static void look_at_cost(struct supervisor *s)
+{
+	const pid_t pids[COST_ROLES] = {
+		[COST_SUPERVISOR] = getpid(),
+		[COST_CAPTURE] = s->capture,
+		[COST_OPENER] = s->opener,
+		[COST_WORKER] = s->worker,
+		[COST_STORE] = s->keepers[STORE].pid,
+		[COST_HISTORY] = s->keepers[HISTORY].pid,
+		[COST_SERVER] = s->server,
+	};
+	struct cpu_budget *b = &recording.budget;
+	uint32_t before = b->hz;
+	uint64_t now = now_ns();
+	bool spent = b->spent;
+
+	if (!s->given->cost || now < s->measured_ns + MEASURE_NS)
+		return;
+	s->measured_ns = now;
+	for (size_t i = 0; i < COST_BPF; i++)
+		cost_measure(s->given->cost, (enum cost_role)i, pids[i], &s->seen[i]);
+	/* Before it records, the rate cannot be changed. */
+	if (!s->reading->beats || end_asked || reloading)
+		return;
+	if (cpu_budget_look(b, now, cost_cpu_ns(s->given->cost)))
+		follow_budget(before);
+	if (b->spent && !spent)
+		log_warning("offwind takes more than %g %% of a CPU, also at one sample a second",
+			    b->share / 1e4);
+}
+
 /* For a service: begin to reload if that is asked for, and say how things are. */
 static void look_after_service(struct supervisor *s)
 {
@@ -375,6 +457,7 @@ static void wait_for_request(struct supervisor *s)
 	for (int silent = 0;; silent++) {
 		keep_serving(s);
 		look_after_service(s);
+		look_at_cost(s);
 		for (size_t i = 0; i < KEEPERS; i++) {
 			struct channels *c = s->keepers[i].channels;
 
@@ -628,7 +711,7 @@ static _Noreturn void be_capture(struct supervisor *s)
 	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
 	if (s->given->realtime)
 		(void)priority_realtime(s->given->realtime);
-	capture_serve(s->live, s->given->live);
+	capture_serve(s->live, s->given->live, s->given->cost);
 	_exit(0);
 }
 
@@ -655,6 +738,7 @@ static _Noreturn void be_keeper(struct supervisor *s, size_t which)
 static void be_worker(struct supervisor *s, struct channels *channels, const int ends[2])
 {
 	close_served(s);
+	cost_free(s->given->cost);
 	(void)prctl(PR_SET_NAME, "offwind-worker");
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/*
@@ -771,6 +855,14 @@ static int start_capture(struct supervisor *s)
 {
 	int rc = s->given->live ? capture_new(s->given->live, &s->live) : 0;
 
+	if (!rc && s->live)
+		rc = live_choice_copy(s->given->live, &recording.choice);
+	if (!rc && s->live) {
+		recording.cost = s->given->cost;
+		cpu_budget_init(&recording.budget, s->given->cpu_budget,
+				s->given->live->frequency_hz);
+		say_rate();
+	}
 	if (!rc && s->live) {
 		rc = fork_role(&s->capture);
 		if (rc == 1)
@@ -807,7 +899,7 @@ static int fork_roles(struct supervisor *s)
 		return 1;
 	}
 	channels_free(channels);
-	recorder = s->live;
+	recording.capture = s->live;
 	if (ends[0] >= 0)
 		(void)close(ends[0]);
 	s->socket = ends[1];
@@ -847,7 +939,7 @@ static bool wait_for(pid_t pid, int most_ms)
  */
 static void end_capture(struct supervisor *s)
 {
-	recorder = NULL;
+	recording.capture = NULL;
 	capture_free(s->live);
 	s->live = NULL;
 	if (s->capture > 0 && !wait_for(s->capture, CAPTURE_END_MS))
@@ -1066,9 +1158,23 @@ int supervisor_start(const struct supervision *given)
 	return err < 0 ? err : 0;
 }
 
-int supervisor_change(const struct source_live_options *options, char *error)
+int supervisor_change(const struct source_live_options *options, uint32_t cpu_budget, char *error)
 {
-	return capture_change(recorder, options, error);
+	struct live_choice choice;
+	int err = live_choice_copy(options, &choice);
+
+	(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
+	if (!err)
+		err = capture_change(recording.capture, options, error);
+	if (err) {
+		live_choice_fini(&choice);
+		return err;
+	}
+	live_choice_fini(&recording.choice);
+	recording.choice = choice;
+	cpu_budget_init(&recording.budget, cpu_budget, options->frequency_hz);
+	say_rate();
+	return 0;
 }
 
 bool supervisor_is_again(void)

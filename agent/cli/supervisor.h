@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cost;
 struct source_live_options;
 
 enum supervisor_state { SUPERVISOR_RECORDS, SUPERVISOR_RELOADS, SUPERVISOR_ENDS };
@@ -68,6 +69,8 @@ struct supervision {
 	const int *serve_fds;
 	size_t n_serve_fds;
 	const struct supervisor_service *service; /* NULL: this is no service, and SIGHUP ends it */
+	struct cost *cost;   /* what a recording's processes use; NULL: it is not measured */
+	uint32_t cpu_budget; /* with cost: of all these, in millionths of a CPU; 0: none */
 	/*
 	 * What the command itself does in the supervisor; NULL: nothing. ask serves the worker's
 	 * files_command and returns a code; ended is called when the worker has ended.
@@ -79,9 +82,9 @@ struct supervision {
 
 /*
  * In a service's supervisor, while it records: let the capture process have another rate and other filters
- * (capture_change), which those of supervision.live allow to change.
+ * (capture_change), which those of supervision.live allow to change; and another budget.
  */
-int supervisor_change(const struct source_live_options *options, char *error);
+int supervisor_change(const struct source_live_options *options, uint32_t cpu_budget, char *error);
 
 /* Return input number i, or the base after the inputs; NULL: there are not so many. */
 const char *supervision_input(const struct supervision *supervision, size_t i);

@@ -89,11 +89,11 @@ static int add_listen(struct daemon_options *o, const char *value, int line)
 static bool is_record_option(const char *name)
 {
 	static const char *const names[] = {
-		"all-cpus",  "pid",	"comm",	       "uid",	     "cgroup",	  "container",
-		"pod",	     "unit",	"cpu",	       "freq",	     "event",	  "uprobe",
-		"count",     "off-cpu", "alloc",       "max-frames", "stack-max", "ring",
-		"realtime",  "scan",	"no-demangle", "no-lines",   "no-inline", "limit",
-		"debug-dir", "rotate",	"quiet",       "verbose",
+		"all-cpus",   "pid",	   "comm",    "uid",	     "cgroup",	   "container",
+		"cpu-budget", "pod",	   "unit",    "cpu",	     "freq",	   "event",
+		"uprobe",     "count",	   "off-cpu", "alloc",	     "max-frames", "stack-max",
+		"ring",	      "realtime",  "scan",    "no-demangle", "no-lines",   "no-inline",
+		"limit",      "debug-dir", "rotate",  "quiet",	     "verbose",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -351,6 +351,14 @@ static int take_frequency(void *to, const char *option, char *text)
 	return add_word(to, "freq", text);
 }
 
+static int take_cpu_budget(void *to, const char *option, char *text)
+{
+	int err = add_word(to, "cpu-budget", text);
+
+	(void)option;
+	return err;
+}
+
 static const char help_before[] =
 	"usage: offwind daemon [OPTION]…\n"
 	"Records the whole machine all the time into a history, and serves it by HTTP: a page\n"
@@ -378,6 +386,10 @@ static const struct option_row option_rows[] = {
 	  .set = take_listen },
 	{ "--freq", 'F', "HZ", "take HZ samples a second on each CPU (default 19)",
 	  .set = take_frequency },
+	{ "--cpu-budget", 0, "PERCENT",
+	  "lower the rate while the daemon itself takes more than this share of\n"
+	  "one CPU, over a minute (default 0: no limit)",
+	  .set = take_cpu_budget },
 	OPTION_QUIET,
 	OPTION_VERBOSE,
 	OPTION_HELP,
@@ -507,7 +519,7 @@ static int set_limits(const struct daemon_options *o, const char *path, bool che
 static bool is_changeable(const char *word)
 {
 	static const char *const names[] = { "all-cpus", "freq",      "pid", "comm", "uid",
-					     "cgroup",	 "container", "pod", "unit" };
+					     "cgroup",	 "container", "pod", "unit", "cpu-budget" };
 	size_t size = strcspn(word, "=");
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -686,7 +698,7 @@ static void change(struct service *s, struct daemon_options *next)
 
 	say_reloading("Changes what is recorded");
 	if (!err)
-		err = supervisor_change(&record.live, error);
+		err = supervisor_change(&record.live, record.cpu_budget, error);
 	record_options_fini(&record);
 	if (err) {
 		log_error("what is recorded cannot be changed: %s; recording goes on as before",
@@ -700,7 +712,7 @@ static void change(struct service *s, struct daemon_options *next)
 		for (size_t i = 0; i < n_words; i++)
 			if (is_changeable(s->options->words[i]))
 				textbuf_add(said, sizeof(said), " %s", s->options->words[i]);
-		log_info("what is recorded has changed:%s", *said ? said : " as by default");
+		log_info("the settings have changed:%s", *said ? said : " as by default");
 	}
 	say_ready(s);
 }

@@ -8,9 +8,12 @@
 #include "agent/history/history.h"
 #include "agent/http/http.h"
 
+struct cost;
+
 struct api { /* what one thread answers from; borrowed */
 	struct history *history;
 	struct sqlite3 *sql; /* api_sql_open; NULL: SQL and unwind tables are not there */
+	struct cost *cost;   /* what the daemon's processes use; NULL: it is not known */
 };
 
 /*

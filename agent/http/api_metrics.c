@@ -1,7 +1,9 @@
 /* agent/http/api_metrics.c: metrics in the text format of Prometheus. */
 #include "agent/http/api_internal.h"
+#include "agent/role/cost.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static const struct {
@@ -47,6 +49,31 @@ static void put(void *ctx, const struct history_counter *c)
 		(void)fprintf(m->out, "%s %" PRId64 "\n", name, c->n);
 }
 
+/* What the daemon itself uses. */
+static void put_cost(struct cost *cost, FILE *out)
+{
+	begin(out, "offwind_cpu_seconds_total", "counter",
+	      "CPU time of the daemon, by process; bpf: of its programs, in what is sampled.");
+	for (size_t i = 0; i < COST_ROLES; i++)
+		(void)fprintf(out, "offwind_cpu_seconds_total{role=\"%s\"} %.6f\n",
+			      cost_name((enum cost_role)i),
+			      (double)atomic_load(&cost->cpu_ns[i]) / 1e9);
+	begin(out, "offwind_resident_bytes", "gauge", "Memory of the daemon, by process.");
+	for (size_t i = 0; i < COST_BPF; i++)
+		(void)fprintf(out, "offwind_resident_bytes{role=\"%s\"} %" PRIu64 "\n",
+			      cost_name((enum cost_role)i), atomic_load(&cost->resident[i]));
+	begin(out, "offwind_rate_hertz", "gauge", "Samples a second on each CPU.");
+	(void)fprintf(out, "offwind_rate_hertz %" PRIu64 "\n", atomic_load(&cost->rate_hz));
+	begin(out, "offwind_rate_configured_hertz", "gauge",
+	      "The rate without a budget of CPU time.");
+	(void)fprintf(out, "offwind_rate_configured_hertz %" PRIu64 "\n",
+		      atomic_load(&cost->configured_hz));
+	begin(out, "offwind_rate_lowered_total", "counter",
+	      "Times that the rate was lowered to keep to the budget.");
+	(void)fprintf(out, "offwind_rate_lowered_total %" PRIu64 "\n",
+		      atomic_load(&cost->n_lowered));
+}
+
 void api_metrics(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	FILE *out = reply->out;
@@ -67,6 +94,8 @@ void api_metrics(struct api *api, const struct http_request *r, struct http_repl
 	(void)fprintf(out, "offwind_history_newest_timestamp_seconds %.3f\n", (double)newest / 1e9);
 	begin(out, "offwind_history_bytes", "gauge", "Size of the history.");
 	(void)fprintf(out, "offwind_history_bytes %" PRIu64 "\n", history_size(api->history));
+	if (api->cost)
+		put_cost(api->cost, out);
 	if (err)
 		(void)api_failed(reply, err);
 }

@@ -388,6 +388,7 @@ static int open_histories(struct serving *s)
 	for (int i = 0; i < s->server->n_sockets * THREADS && !err; i++) {
 		struct api *api = &s->free[i];
 
+		api->cost = s->server->cost;
 		err = history_open(s->server->history, false, &api->history);
 		if (!err) /* without unwind tables the rest is served */
 			(void)api_sql_open(s->server->store, s->server->history, &api->sql);

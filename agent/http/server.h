@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct cost;
+
 enum { SERVER_SOCKETS = 8, SERVER_HOST = 256 };
 
 /* What the processes of a daemon share. */
@@ -35,7 +37,8 @@ struct server {
 	const char *certificate, *key; /* PEM texts; NULL: no TLS */
 	const char *history, *store;   /* paths of the databases */
 	struct server_shared *shared;
-	bool check; /* server_listen only checks addresses, and opens nothing */
+	struct cost *cost; /* of the daemon's processes; NULL: it is not known */
+	bool check;	   /* server_listen only checks addresses, and opens nothing */
 	/* Sockets that a program before this one listened on, which server_listen uses again. */
 	int inherited[SERVER_SOCKETS];
 	int n_inherited;

@@ -7,10 +7,12 @@
 #include "agent/live/choice.h"
 #include "agent/live/live.h"
 #include "agent/live/system/hint.h"
+#include "agent/role/cost.h"
 #include "agent/role/message.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,7 @@
 #define FULL_MS 20
 /* A change that takes longer is given up by the supervisor. */
 #define CHANGE_MS 10000
+#define COST_NS	  UINT64_C(1000000000)
 
 int capture_new(const struct source_live_options *options, struct capture **out)
 {
@@ -71,6 +74,8 @@ struct serving {
 	bool has_event; /* there was no room yet for event */
 	struct event event;
 	unsigned int n_given;
+	struct cost *cost; /* NULL: nobody wants to know */
+	uint64_t cost_ns;  /* when it was said */
 	/* What the worker was told: samples, and the sums of what was lost. */
 	uint64_t samples, lost[EVENT_LOST_N], sideband_lost;
 };
@@ -313,18 +318,28 @@ static void answer_control(void *ctx, struct message *request, struct message *r
 
 int capture_change(struct capture *capture, const struct source_live_options *options, char *error)
 {
-	struct message *m = malloc(sizeof(*m));
-	size_t late;
-	int err = m ? 0 : -ENOMEM;
+	struct message *m;
+	int err = 0;
 
-	(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
-	if (!err) {
-		message_init(m);
-		live_choice_put(m, options);
-		err = m->err ? m->err
-			     : channels_call_within(capture->control, m, m, CHANGE_MS, &late);
-		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
+	/* The one channel is in use until the last reply has come. */
+	if (capture->is_late)
+		capture->is_late = channels_is_late(capture->control, capture->late);
+	if (capture->is_late) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "the last change is still under way");
+		return -EAGAIN;
 	}
+	m = malloc(sizeof(*m));
+	if (!m) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	message_init(m);
+	live_choice_put(m, options);
+	err = m->err;
+	if (!err)
+		err = channels_call_within(capture->control, m, m, CHANGE_MS, &capture->late);
+	capture->is_late = err == -ETIMEDOUT;
+	(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
 	if (!err) {
 		const char *text;
 
@@ -356,9 +371,24 @@ static void wait_for_request(const struct serving *s)
 	(void)poll(requests, 2, -1);
 }
 
-void capture_serve(struct capture *capture, const struct source_live_options *options)
+/* Say about once a second what the BPF programs take. */
+static void say_cost(struct serving *s)
+{
+	struct live_counters counters;
+	uint64_t now = now_ns();
+
+	if (!s->cost || !s->source || now < s->cost_ns + COST_NS)
+		return;
+	s->cost_ns = now;
+	if (!source_live_counters(s->source, -1, &counters))
+		atomic_store(&s->cost->cpu_ns[COST_BPF], counters.program_ns);
+}
+
+void capture_serve(struct capture *capture, const struct source_live_options *options,
+		   struct cost *cost)
 {
 	struct serving s = { .options = options,
+			     .cost = cost,
 			     .feed = capture->feed,
 			     .requests = channels_answer_fd(capture->channel),
 			     .control = channels_answer_fd(capture->control) };
@@ -371,6 +401,8 @@ void capture_serve(struct capture *capture, const struct source_live_options *op
 		if (look && (channels_answer_next(capture->channel, 0, answer, &s) ||
 			     channels_answer_next(capture->control, 0, answer_control, &s)))
 			break;
+		if (look)
+			say_cost(&s);
 		if (s.source && !watched) {
 			watched = true;
 			if (source_live_watch(s.source, s.requests) ||

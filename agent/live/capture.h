@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 struct capture;
+struct cost;
 
 /* Make what both processes need, before the fork. options are those that will be recorded with. */
 int capture_new(const struct source_live_options *options, struct capture **out);
@@ -23,12 +24,13 @@ void capture_free(struct capture *capture); /* what this process has of it; NULL
 
 /*
  * In the capture process: open the live source when a worker asks for it, and serve that worker until
- * all other ends of capture are closed.
+ * all other ends of capture are closed. cost gets the time of the BPF programs; NULL: it is not wanted.
  *
  * If another worker asks for the source, the one before has died. What that one was given, and its
  * profile, is lost: the next worker is told so (EVENT_LOST_CRASHED), and what runs now.
  */
-void capture_serve(struct capture *capture, const struct source_live_options *options);
+void capture_serve(struct capture *capture, const struct source_live_options *options,
+		   struct cost *cost);
 
 /* In the supervisor, after the fork: it uses only what follows, but the next worker may need more. */
 void capture_keep(struct capture *capture);

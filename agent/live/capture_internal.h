@@ -15,6 +15,8 @@ struct capture {
 	struct feed *feed;
 	struct channels *channel; /* one: the capture process answers one request at a time */
 	struct channels *control; /* the supervisor's; NULL in a worker */
+	bool is_late;		  /* a reply did not come in time; late is its channel's number */
+	size_t late;
 };
 
 /*

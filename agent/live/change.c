@@ -61,7 +61,7 @@ static int set_rate(struct live *live, uint32_t frequency_hz, char *error)
 
 static int change(struct live *live, const struct live_choice *choice, char *error)
 {
-	int err = live_choose(live, &choice->options, error);
+	int err = live->changes ? live_choose(live, &choice->options, error) : 0;
 
 	return err ? err : set_rate(live, choice->options.frequency_hz, error);
 }
@@ -76,7 +76,7 @@ int source_live_change(struct source *source, const struct source_live_options *
 
 	if (err)
 		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
-	else if (!live->changes || live->stopped)
+	else if (live->stopped)
 		err = -EINVAL;
 	if (!err) {
 		err = change(live, &choice, error);

@@ -43,6 +43,7 @@ struct live_counters {
 	uint64_t waiting;	/* captured, but not delivered yet */
 	/* Of the captured records: */
 	uint64_t cut, holes, bytes;
+	uint64_t program_ns; /* time in which records were made, in the threads that were sampled */
 	uint64_t stack_bytes; /* user stack bytes of the records delivered so far */
 	uint64_t top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	uint64_t find_vma;
@@ -116,7 +117,7 @@ int source_live_keep_up(struct source *source);
 
 /*
  * Record with this rate and these filters from now on: those of struct live_choice
- * (agent/live/choice.h). source was opened with source_live_options.changes; events before the change
+ * (agent/live/choice.h), but the rate alone without source_live_options.changes. Events before the change
  * and after it are divided by EVENT_CHANGED. On failure error, of LIVE_ERROR_SIZE bytes, says why, and
  * nothing has changed. Nothing is lost or counted twice by a change.
  */

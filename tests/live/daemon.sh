@@ -114,7 +114,7 @@ cp "$dir/prog" "$dir/other"
 "$dir/other" & other=$!
 roles() { pgrep -P $daemon | sort | xargs; }
 settings() { printf '%s\n' '[record]' 'rotate = 2' 'event = cpu-clock' "$@" >"$dir/short"; kill -HUP $daemon; }
-changed() { [ "$(grep -c 'what is recorded has changed:' "$dir/log")" = "$1" ]; }
+changed() { [ "$(grep -c 'the settings have changed:' "$dir/log")" = "$1" ]; }
 value() { curl -s --unix-socket "$socket" "http://localhost/api/v1/top?n=1&type=cpu&$1" | grep -oE '"value": *[0-9]+' | grep -oE -m 1 '[0-9]+'; }
 # Print each window after one, with the period of its samples (0: they differ), and how many are of another program.
 kinds() { # window comm
@@ -126,14 +126,15 @@ kinds() { # window comm
 			[ "$n" = 0 ] || echo "$id $((all % n ? 0 : all / n)) $((all - mine))"
 		done
 }
-before=$(roles) last=$(newest)
+before=$(roles) first=$(newest)
 settings "freq = 49" "comm = prog"
 until_or_dead $daemon changed 1 || fail "the rate: $(cat "$dir/log")"
-grep -q 'has changed: --freq=49 --comm=prog' "$dir/log" || fail "$(cat "$dir/log")"
-# The window that was cut off, and two of the new kind.
+grep -q 'have changed: --freq=49 --comm=prog' "$dir/log" || fail "$(cat "$dir/log")"
+# The two windows that the change may have come into, and two of the new kind.
+last=$(newest)
 grew() { [ "$(newest)" -ge $((last + $1)) ]; }
 until_or_dead $daemon grew 4 || fail "nothing is recorded at another rate"
-kinds $((last - 1)) prog >"$dir/kinds"
+kinds $((first - 1)) prog >"$dir/kinds"
 awk '$2 == 20408163 && $3 == 0 { new++ } $2 == 10101010 && !new { old++ } $2 != 20408163 && ($2 != 10101010 || new) { wrong++ } END { exit !(old && new >= 2 && !wrong) }' "$dir/kinds" ||
 	fail "windows before and after, with their periods: $(cat "$dir/kinds")"
 # What is not there yet may be named; here a unit, of which nothing is recorded before it begins.
@@ -152,15 +153,33 @@ if [ -n "$group" ] && mkdir "$group/offwind-$$.slice" 2>/dev/null; then
 fi
 # A process; then everything again, at the rate from before.
 settings "freq = 49" "pid = $other"
-until_or_dead $daemon grep -q "has changed: --freq=49 --pid=$other" "$dir/log" || fail "a process: $(cat "$dir/log")"
+until_or_dead $daemon grep -q "have changed: --freq=49 --pid=$other" "$dir/log" || fail "a process: $(cat "$dir/log")"
 last=$(newest)
 until_or_dead $daemon grew 2
 kinds $((last + 1)) other | awk '$2 != 20408163 || $3' | grep . && fail "others than the process"
-n=$(grep -c 'what is recorded has changed:' "$dir/log")
+# A budget of 6 ms a minute is used up at once: the rate falls.
+metric() { curl -s --unix-socket "$socket" http://localhost/metrics | sed -nE "s/^$1 //p"; }
+above() { awk -v n="$(metric "$1")" -v least="$2" 'BEGIN { exit !(n > least) }'; }
+settings "freq = 99" "cpu-budget = 0.01"
+until_or_dead $daemon above offwind_rate_lowered_total 0 || fail "a budget lowers nothing: $(cat "$dir/log")"
+grep -qE 'takes more than 0.01 % of a CPU: 49 samples a second instead of 99' "$dir/log" || fail "$(cat "$dir/log")"
+[ "$(metric offwind_rate_configured_hertz)" = 99 ] && above offwind_rate_hertz 0 && ! above offwind_rate_hertz 49 || fail "rates: $(metric 'offwind_rate.*')"
+for role in supervisor capture worker opener store history server bpf; do
+	above "offwind_cpu_seconds_total\\{role=\"$role\"\\}" 0 || fail "CPU time of $role: $(metric "offwind_cpu_seconds_total.*")"
+	[ $role = bpf ] || above "offwind_resident_bytes\\{role=\"$role\"\\}" 100000 || fail "memory of $role"
+done
+# What is shown is what the kernel says, of some moment between two looks.
+used() { awk '{ printf "%.2f", ($14 + $15) / 100 - 0.02 }' "/proc/$(pgrep -P $daemon offwind-worker)/stat"; }
+least=$(used)
+until_or_dead $daemon above 'offwind_cpu_seconds_total\{role="worker"\}' "$least"
+shown=$(metric 'offwind_cpu_seconds_total\{role="worker"\}')
+awk -v shown="$shown" -v used="$(used)" 'BEGIN { exit !(shown <= used + 0.04) }' || fail "the worker used $(used) s, but $shown s are shown"
+n=$(grep -c 'the settings have changed:' "$dir/log")
 settings "freq = 99"
 until_or_dead $daemon changed $((n + 1)) || fail "everything again: $(cat "$dir/log")"
 last=$(newest)
 until_or_dead $daemon grew 2
+[ "$(metric offwind_rate_hertz)" = 99 ] || fail "the rate without a budget: $(metric 'offwind_rate.*')"
 kinds $((last + 1)) prog | awk '$2 == 10101010 && $3 { all++ } END { exit !all }' || fail "not everything is recorded again: $(kinds $((last + 1)) prog)"
 [ "$(roles)" = "$before" ] || fail "the daemon began again: $(cat "$dir/log")"
 [ -z "$(sums)" ] || fail "sums of windows after changes: $(sums)"

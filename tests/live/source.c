@@ -206,7 +206,7 @@ static int open_source(const struct source_live_options *options, struct source 
 	capturing = fork();
 	if (!capturing) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		capture_serve(capture, &live);
+		capture_serve(capture, &live, NULL);
 		_exit(0);
 	}
 	capture_use(capture, getpid());

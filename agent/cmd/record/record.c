@@ -538,6 +538,7 @@ int record_run(const struct record_options *options)
 	struct recorder r = { .options = options,
 			      .command = { .argv = options->command, .gate = -1, .fault = -1 } };
 	struct result result = { .began = false };
+	int cost_err = options->server || options->cpu_budget ? cost_new(&r.cost) : 0;
 	int fds[SERVER_SOCKETS];
 	size_t n_fds = record_sockets(options, fds);
 	/* Needed until the end, by the supervisor. */
@@ -557,12 +558,16 @@ int record_run(const struct record_options *options)
 		.serve_fds = fds,
 		.n_serve_fds = n_fds,
 		.service = options->service,
+		.cost = r.cost,
+		.cpu_budget = options->cpu_budget,
 		.ask = ask,
 		.ended = worker_ended,
 		.ctx = &r
 	};
 
-	result.err = record_prepare(&r);
+	if (options->server)
+		options->server->cost = r.cost;
+	result.err = cost_err ? cost_err : record_prepare(&r);
 	r.began_ns = now_ns(); /* for a worker that follows another */
 	if (!result.err)
 		result.err = supervisor_start(&given);

@@ -19,8 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SECOND_NS UINT64_C(1000000000)
-#define RATE_MAX  50000
+#define SECOND_NS  UINT64_C(1000000000)
+#define RATE_MAX   50000
+#define BUDGET_MAX 100000 /* percent of a CPU */
 /* Hz, default for COMMAND; for the system or for running processes the default is 99 */
 #define RATE_COMMAND 997
 #define DURATION_MAX (UINT64_C(10000) * 86400 * SECOND_NS)
@@ -421,6 +422,22 @@ static int take_realtime(void *to, const char *option, char *text)
 	return 0;
 }
 
+/* Take a share of a CPU in percent, such as 1 or 0.25. */
+static int take_cpu_budget(void *to, const char *option, char *text)
+{
+	struct record_options *o = to;
+	char *end;
+	double percent = strtod(text, &end);
+
+	if (end == text || *end || !(percent == 0 || (percent >= 0.01 && percent <= BUDGET_MAX))) {
+		log_error("%s takes a share of one CPU in percent, 0.01 to %d, or 0, not '%s'",
+			  option, BUDGET_MAX, text);
+		return -EINVAL;
+	}
+	o->cpu_budget = (uint32_t)(percent * 10000 + 0.5);
+	return 0;
+}
+
 static const char help_before[] =
 	"usage: offwind record [OPTION]… [-a | -p PID[,PID…] | [--] COMMAND [ARG]…]\n"
 	"Samples the stacks of the live system and writes a pprof profile.\n"
@@ -534,6 +551,11 @@ static const struct option_row option_rows[] = {
 	  "run with this SCHED_FIFO priority while recording, 1 to 99\n"
 	  "(default: nice value -20)",
 	  .set = take_realtime },
+	{ "--cpu-budget", 0, "PERCENT",
+	  "lower the rate while offwind itself takes more than this share of one\n"
+	  "CPU, over a minute, and raise it again when there is room (default 0:\n"
+	  "no limit)",
+	  .set = take_cpu_budget },
 	WALKING_SCAN(struct record_options),
 	{ "--stats", 0, "FILE",
 	  "write to FILE what became of every event that fired, by CPU, as JSON",

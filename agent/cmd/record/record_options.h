@@ -18,7 +18,8 @@ struct record_options {
 	/* duration_ns 0: until it is stopped; rotate_ns 0: one profile */
 	uint64_t duration_ns, rotate_ns;
 	uint32_t keep;
-	int realtime; /* SCHED_FIFO priority; 0: normal scheduling */
+	int realtime;	     /* SCHED_FIFO priority; 0: normal scheduling */
+	uint32_t cpu_budget; /* of all processes, in millionths of a CPU; 0: none */
 	/*
 	 * Of the profile (a directory with --rotate), of the capture file, of the statistics. If
 	 * path and raw_path are the same pointer, only the capture file is wanted.

@@ -15,6 +15,7 @@
 #include "agent/export/writer.h"
 #include "agent/opener/opener.h"
 #include "agent/pipeline/pipeline.h"
+#include "agent/role/cost.h"
 #include "agent/store/store.h"
 
 #include <stdbool.h>
@@ -32,6 +33,7 @@ struct recorder {
 	struct opener *opener; /* for the names of kernel functions in the capture file */
 	struct store *store;
 	struct command command;
+	struct cost *cost; /* of the processes, shared by them; NULL: it is not measured */
 	uint64_t began_ns, window_start_ns;
 	struct record_history history; /* for --history */
 	bool stopped;
