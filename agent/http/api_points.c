@@ -488,11 +488,21 @@ static int take_label(void *ctx, const struct history_point *point)
 	return 0;
 }
 
+/* Return the sentence of a stop reason; "": there is none. */
+static const char *meaning_of(const char *stop)
+{
+	for (unsigned int i = 0; i < UW_STOP_N; i++)
+		if (!strcmp(stop, uw_stop_name((enum uw_stop)i)))
+			return uw_stop_sentence((enum uw_stop)i);
+	return "";
+}
+
 /* Write the values of one label. */
 static int put_values(struct label_values *l, size_t n, const char *type, const char *unit,
 		      FILE *out)
 {
 	struct line *lines = calloc(l->p.n_values + 1, sizeof(*lines));
+	const char *key = http_argument(l->p.r, "key");
 	bool any = false;
 
 	if (!lines)
@@ -505,15 +515,20 @@ static int put_values(struct label_values *l, size_t n, const char *type, const 
 	put_range(&l->p, out);
 	put_type(type, unit, out);
 	(void)fputs("\"key\":", out);
-	json_text(out, http_argument(l->p.r, "key"));
+	json_text(out, key);
 	(void)fputs(",\"values\":[", out);
 	for (size_t i = 0; i < l->p.n_values && i < n; i++) {
 		if (lines[i].number >= l->n_sums)
 			continue;
 		(void)fputs(any ? ",\n{\"value\":" : "\n{\"value\":", out);
 		json_text(out, l->p.values[lines[i].number]);
-		(void)fprintf(out, ",\"samples\":%" PRIu64 ",\"sum\":%" PRId64 "}",
+		(void)fprintf(out, ",\"samples\":%" PRIu64 ",\"sum\":%" PRId64,
 			      l->sums[lines[i].number].n, lines[i].total);
+		if (!strcmp(key, "stop")) {
+			(void)fputs(",\"meaning\":", out);
+			json_text(out, meaning_of(l->p.values[lines[i].number]));
+		}
+		(void)fputc('}', out);
 		any = true;
 	}
 	(void)fprintf(out, "\n],\"values_left_out\":%zu}\n",
@@ -664,15 +679,12 @@ static struct timed *in_time(const struct stacks *s, size_t type, bool all, size
 static void put_ending(const struct stacks *s, const struct stacks_sample *sample, FILE *out)
 {
 	const struct stacks_label *stop = stacks_label(s, sample, "stop");
-	const char *name = stop && stop->text ? stop->text : "root", *sentence = "";
+	const char *name = stop && stop->text ? stop->text : "root";
 
-	for (unsigned int i = 0; i < UW_STOP_N; i++)
-		if (!strcmp(name, uw_stop_name((enum uw_stop)i)))
-			sentence = uw_stop_sentence((enum uw_stop)i);
 	(void)fputs("\"stop\":", out);
 	json_text(out, name);
 	(void)fputs(",\"meaning\":", out);
-	json_text(out, sentence);
+	json_text(out, meaning_of(name));
 	(void)fputc(',', out);
 }
 

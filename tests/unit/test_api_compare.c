@@ -219,6 +219,10 @@ static void test_samples(struct history *h)
 {
 	check_has(h, "/api/v1/labels", 200, "{\"keys\":[\"comm\",\"pid\",\"tid\"]}",
 		  "names of labels");
+	check_has(h, "/api/v1/labels?key=stop&" FIRST, 200,
+		  "{\"value\":\"root\",\"samples\":10,\"sum\":10000000000,\"meaning\":\"The stack "
+		  "ended",
+		  "reasons");
 	check_has(h, "/api/v1/samples?n=4&type=off_cpu&" SECOND_TEN, 200, "\"samples_left_out\":0}",
 		  "only samples that have a value");
 	check_has(h, "/api/v1/explain?time_ns=1700000003000000000", 200,
