@@ -406,7 +406,7 @@ const Model = (() => {
 			if (left > 0)
 				add("", "", left);
 		}
-		return { whole: total[0] * P.types[0].one, type: P.types[0].type, unit: P.types[0].unit, sentences: P.stops,
+		return { whole: total[0] * P.types[0].one, type: P.types[0].type, unit: P.types[0].unit,
 			ends: [...sums.values()].sort((a, b) => b.value - a.value) };
 	}
 

@@ -20,11 +20,11 @@ const Panels = (() => {
 			const [from, until] = State.selected();
 			State.change({ base: { from, to: until, labels: [...s.labels.filter(([k]) => k !== s.key), [s.key, value]] }, view: "graph" });
 		};
-		const rows = data.values.map(({ value, samples: n, sum }) => [[bar(sum, data.values[0].sum)], [Show.value(sum, data), numeric], [Show.percent(sum, whole), numeric],
-			[Show.number(n), numeric], [value || "(none)"], [[button(State.hasLabel(s.key, value) ? "All" : "Only", () => toggle(s.key, value), { "aria-label": `Only ${s.key}=${value}`, "aria-pressed": State.hasLabel(s.key, value) }), " ",
-				button("Compare with", () => compare(value), { "aria-label": `Compare with ${s.key}=${value}`, title: "Draw what is selected, as a difference to this" })]]]);
+		const rows = data.values.map(({ value, samples: n, sum }) => [[value || "(none)"], [[bar(sum, data.values[0].sum)]], [Show.value(sum, data), numeric], [Show.percent(sum, whole), numeric], [Show.counted(n, "sample", "samples"), numeric],
+			[[button(State.hasLabel(s.key, value) ? "All" : "Only", () => toggle(s.key, value), { "aria-label": `Only ${s.key}=${value}`, "aria-pressed": State.hasLabel(s.key, value) }), " ",
+				button("Compare with", () => compare(value), { "aria-label": `Compare with ${s.key}=${value}`, title: "Draw what is selected, as a difference to this" })], { class: "whole" }]]);
 		done(to, key, p(element("label", {}, "Label ", select), data.values_left_out ? ` ${Show.counted(data.values_left_out, "value", "values")} more with less.` : ""),
-			table([[""], [data.type, numeric], ["Share", numeric], ["Samples", numeric], [s.key], [""]], rows));
+			table([[Show.labelName(s.key)], [""], [data.type, numeric], ["Share", numeric], ["Samples", numeric], [""]], rows, { class: "wide blocks" }));
 	}
 
 	// ---- completeness --------------------------------------------------------------------------
@@ -39,7 +39,9 @@ const Panels = (() => {
 			return;
 		const stops = new URLSearchParams(q);
 		stops.set("by", "stop");
-		const [counters, top] = await Promise.all([load("panel", "/api/v1/counters", time), load("stops", "/api/v1/top", stops)]);
+		time.set("key", "stop");
+		const [counters, top, reasons] = await Promise.all([load("panel", "/api/v1/counters", time), load("stops", "/api/v1/top", stops), load("reasons", "/api/v1/labels", time)]);
+		const meaning = { ...Object.fromEntries(reasons.values.map(one => [one.value, one.meaning])), ...MEANING };
 		const sum = what => Object.values(counters[what] || {}).reduce((a, b) => a + b, 0), fired = sum("fired");
 		const stop = Object.entries(counters.stop || {}).sort((a, b) => b[1] - a[1]), ended = sum("stop");
 		const whole = stop.filter(([reason]) => WHOLE.includes(reason)).reduce((a, [, n]) => a + n, 0);
@@ -48,7 +50,7 @@ const Panels = (() => {
 			p(ended ? `${Show.percent(whole, ended)} of ${Show.counted(ended, "stack", "stacks")} of the whole machine are whole.` : "No stack was recorded in this time.")];
 		if (stop.length)
 			children.push(table([["Ended because of"], ["Stacks", numeric], ["Share", numeric], [""], ["Meaning"]], stop.map(([reason, n]) =>
-				[[reason], ...part(n, ended), [[bar(n, stop[0][1], !WHOLE.includes(reason))]], [MEANING[reason] || unwound?.sentences[reason] || ""]])));
+				[[reason], [Show.counted(n, "stack", "stacks"), numeric], [Show.percent(n, ended), numeric], [[bar(n, stop[0][1], !WHOLE.includes(reason))]], [meaning[reason] || ""]]), { class: "wide blocks" }));
 		const shown = top.rows.filter(row => row.self > 0);
 		if (State.get().labels.length && shown.length)
 			children.push(element("h2", {}, "With the filters"), table([["Ended because of"], [top.type, numeric], ["Share", numeric]],
@@ -56,7 +58,7 @@ const Panels = (() => {
 		const ends = unwound?.ends || [];
 		children.push(element("h2", {}, "Where do stacks that are not whole end?"));
 		children.push(ends.length ? table([["Module"], ["Because of"], [unwound.type, numeric], ["Share", numeric], ["Last function found"]], ends.slice(0, 50).map(one =>
-			[[one.module ? link(one.module, { view: "unwind", file: "", pc: "", find: one.module }, { title: "Its unwind table" }) : "(none)"], [one.reason], [Show.value(one.value, unwound), numeric], [Show.percent(one.value, unwound.whole), numeric], [one.name || ""]])) : p(unwound ? "None does, in the flame graph." : "Loading…"));
+			[[/^[^[]/.test(one.module) ? link(one.module, { view: "unwind", file: "", pc: "", find: one.module }, { title: "Its unwind table" }) : one.module || "(none)"], [one.reason], [Show.value(one.value, unwound), numeric], [Show.percent(one.value, unwound.whole), numeric], [one.name || ""]]), { class: "wide blocks" }) : p(unwound ? "None does, in the flame graph." : "Loading…"));
 		if (ends.length > 50)
 			children.push(p(`${ends.length - 50} more with less.`));
 		const rows = [["fired", "", fired], ["unwound", "", sum("unwound")], ["waiting", "", sum("waiting")],
