@@ -343,9 +343,13 @@ def test_keyboard(b):
     b.key("ArrowRight")
     b.settle()
     equal((b.address().get("view"), b.eval("document.activeElement.id")), ("samples", "tab-samples"), "arrows change the tab")
+
+
+def check_names(b, tab):
+    """Check that a screen reader has a name for each control."""
     unnamed = b.eval("""[...document.querySelectorAll('button, select, input, a, [role=slider], [role=tab], iframe')]
         .filter(e => e.offsetParent && !(e.textContent.trim() || e.getAttribute('aria-label') || e.title || e.closest('label'))).map(e => e.outerHTML.slice(0, 80))""")
-    equal(unnamed, [], "controls without a name")
+    equal(unnamed, [], f"controls without a name: {tab}")
 
 
 def test_touch(b, phases):
@@ -446,6 +450,7 @@ def test_looks(b):
     check(b.graph("d.documentElement.scrollWidth") <= 480, "the graph is wider")
     for tab in "samples", "threads", "labels", "complete", "unwind", "graph":
         b.press(f"#tab-{tab}")
+        check_names(b, tab)
         check(b.eval("document.documentElement.scrollWidth") <= 480, f"at 480 px {tab} is {b.eval('document.documentElement.scrollWidth')} wide")
     b.size(1200, 900)
     b.settle()
