@@ -116,13 +116,15 @@ const State = (() => {
 		return state.select;
 	}
 
+	// A comma in a condition is between two values, unless there is a backslash before it.
+	const whole = value => value.replaceAll(",", "\\,");
 	// Return arguments for requests about a time.
 	function query([from, to], more = {}) {
 		const q = new URLSearchParams({ from: seconds(from), to: seconds(to) });
 		if (state.type)
 			q.set("type", state.type);
 		for (const [key, value] of state.labels)
-			q.append(key, value);
+			q.append(key, whole(value));
 		for (const [key, value] of Object.entries(more))
 			q.set(key, value);
 		return q;
@@ -145,7 +147,7 @@ const State = (() => {
 		q.set("base_from", seconds(b.from));
 		q.set("base_to", seconds(b.to));
 		for (const [key, value] of b.labels)
-			q.append(`base.${key}`, value);
+			q.append(`base.${key}`, whole(value));
 		return q;
 	}
 

@@ -40,9 +40,9 @@ const Tables = (() => {
 				button(`Next ${ROWS} rows`, () => State.change({ pc: found[ROWS].start.toString(16) }), { id: "rows-next", disabled: found.length <= ROWS })),
 			...at && !hit ? [p(`No row has the address ${hex(at)}${shown.length ? "; these follow it." : "."}`)] : [],
 			...shown.length ? [table([["Function"], ["From"], ["To"], ["The caller's registers"]], shown.map((row, i) => {
-				const name = row.function === before ? "" : row.function;
+				const name = row.function === before ? "" : row.function ?? "";
 				before = row.function;
-				return [[name], [hex(row.start), { class: "code" }], [hex(row.end), { class: "code" }], [row.words, hit && !i ? { class: "hit" } : {}]];
+				return [[name], [hex(row.start), { class: "code" }], [hex(row.end), { class: "code" }], [row.words ?? "", hit && !i ? { class: "hit" } : {}]];
 			}), { class: "wide blocks" })] : []);
 	}
 	// A build-id goes into SQL: only digits.
