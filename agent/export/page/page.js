@@ -792,7 +792,9 @@
 				main.zoom(i);
 				main.setFocus(i, false);
 			});
-			cell(element, "", "name").append(around, button, " ", where, enlarge);
+			cell(element, "", "name").append(around, enlarge, button, " ", where);
+			for (const one of [around, enlarge, button])
+				one.tabIndex = -1;
 			rowOf.set(row.function, element);
 			for (const enters of ["mouseenter", "focusin"])
 				element.addEventListener(enters, () => link(row.function));
@@ -800,8 +802,24 @@
 				element.addEventListener(leaves, () => link(-1));
 			return element;
 		}));
+		const first = $("table-rows").querySelector("button:not(.around)");
+		if (first)
+			first.tabIndex = 0;
 		$("table-more").textContent = rows.length > ROWS ? `${counted(rows.length - ROWS, "function", "functions")} more: search for them` : counted(rows.length, "function", "functions");
 	}
+	// Tab leads to one button of the table, or the graph would be a thousand keys away; arrows lead to the others.
+	$("table-rows").addEventListener("keydown", event => {
+		const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] || [0, 0];
+		const rows = [...$("table-rows").children], buttonsOf = row => [...row?.querySelectorAll("button") || []], row = event.target.closest("tr");
+		const to = buttonsOf(rows[rows.indexOf(row) + down])[buttonsOf(row).indexOf(event.target) + right];
+		if (!to || to === event.target)
+			return;
+		event.preventDefault();
+		for (const one of $("table-rows").querySelectorAll("[tabindex='0']"))
+			one.tabIndex = -1;
+		to.tabIndex = 0;
+		to.focus();
+	});
 	$("table").addEventListener("click", () => {
 		chosen.table = !chosen.table;
 		pressed("table", chosen.table);
