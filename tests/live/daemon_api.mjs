@@ -95,7 +95,7 @@ const example = (q) => given[q.name] ?? q.example
 async function expect(p, status, values, body) {
   const has = new Map(values.map(([q, value]) => [q.name, [q, value]]))
   for (const q of p.parameters)
-    if (!has.has(q.name) && (q.required || (q.name === 'from' && !has.has('seconds')))) has.set(q.name, [q, example(q)])
+    if (!has.has(q.name) && (q.required || q['x-given'] || (q.name === 'from' && !has.has('seconds')))) has.set(q.name, [q, example(q)])
   for (const [name, [, value]] of has) if (value === undefined) has.delete(name)
   let url = p.at
   const query = []
@@ -129,6 +129,7 @@ async function try_all(p) {
     if (schema.type === 'integer') refused.push('x', '', '1.5', schema.minimum - 1, BigInt(schema.maximum) + 1n)
     for (const value of refused) await expect(p, 400, [[q, value]])
     if (q.required && q.in === 'query') await expect(p, 400, [[q, undefined]])
+    if (q['x-given']) await expect(p, 200, [[q, undefined]])
   }
   if (!p.parameters.some((q) => q.name === 'labels')) await expect(p, 400, [[{ name: 'nosuch', in: 'query' }, '1']])
   const other = await ask('DELETE', p.at)
