@@ -21,6 +21,7 @@ const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 
 #define STEP_NS	  20000000
 #define CACHE_KIB 16384
+#define SUMS_MAX  4194304 /* about 1 GiB */
 
 #define TEXT_OF(x) #x
 #define TEXT(x)	   TEXT_OF(x)
@@ -215,6 +216,7 @@ int history_open(const char *path, bool write, struct history **out)
 
 	if (!err) {
 		h->step_ns = STEP_NS;
+		h->sums_max = SUMS_MAX;
 		h->path = strdup(path);
 		err = h->path ? db_open(path, &history_kind, write ? DB_WRITE : DB_READ, &h->db,
 					error)

@@ -79,7 +79,7 @@ struct history_found {
 
 /*
  * Add the samples of a range of time to a profile. Windows that were merged are taken as a whole if they
- * begin in the range. Errors are reported. Damaged windows are counted and left out, with a warning; if
+ * begin in the range. Errors are reported; -EFBIG: there are more than 4 million different samples. Damaged windows are counted and left out, with a warning; if
  * names or stacks are damaged, the whole fails.
  */
 int history_read(struct history *history, const struct history_query *query, struct stacks *stacks,

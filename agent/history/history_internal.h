@@ -7,6 +7,7 @@
 #include "agent/history/history_rows.h"
 #include "agent/history/samples.h"
 #include "agent/store/db.h"
+#include "proto/arena.h"
 
 extern const struct db_kind history_kind;
 
@@ -89,11 +90,13 @@ struct history {
 	sqlite3_stmt *statements[HISTORY_STATEMENTS];
 	char type[64], unit[64]; /* of the last scan */
 	struct history_rows nodes, frames, functions;
-	struct strings texts;	     /* of functions */
+	struct arena names;	     /* lines of frames, and texts of functions */
+	const char *last_file;	     /* of the function that was read last */
 	struct history_known known;  /* nodes, for a writer */
 	int64_t renamed;	     /* of HISTORY_RENAMED when frames were cached */
 	struct history_sweep *sweep; /* NULL: none is going on */
 	struct history_merge *merge; /* as sweep */
+	size_t sums_max;	     /* different samples that a profile can have */
 	uint64_t step_ns;	     /* how long a step of these may take */
 	int64_t delete_before_ns;    /* windows that ended before it go because space is needed */
 };

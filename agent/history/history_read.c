@@ -168,8 +168,14 @@ static int load_function(struct reading *r, int64_t row, uint32_t *out)
 	const struct history_function *from;
 	struct stacks_function f;
 	size_t index;
-	int err = history_function(r->h, row, &index);
+	int err;
 
+	if (history_function_place(r->h, row, &index) && index < r->n_functions &&
+	    r->functions[index]) {
+		*out = r->functions[index] - 1;
+		return 0;
+	}
+	err = history_function(r->h, row, &index);
 	if (!err)
 		err = reserve_known(&r->functions, &r->n_functions, index);
 	if (err)
@@ -199,7 +205,7 @@ static int load_function(struct reading *r, int64_t row, uint32_t *out)
 /* Read the lines of a frame. */
 static int load_lines(struct reading *r, const struct history_frame *frame, uint32_t *n)
 {
-	struct uw_bytes b = uw_bytes_of(frame->lines, frame->n_lines);
+	struct uw_bytes b = history_frame_lines(frame);
 	int err = 0;
 
 	*n = 0;
@@ -316,8 +322,8 @@ static bool is_sum(const struct sum *s, const struct sum *key)
 static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
 {
 	size_t n_types = r->s->n_types;
-	int err = r->n_sums < UW_HASH_NONE - 1 ? array_grow(r->sums, r->n_sums, r->room_sums)
-					       : -EFBIG;
+	int err =
+		r->n_sums < r->h->sums_max ? array_grow(r->sums, r->n_sums, r->room_sums) : -EFBIG;
 
 	if (!err)
 		err = array_reserve(r->values, (r->n_sums + 1) * n_types, r->room_values);

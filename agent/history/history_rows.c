@@ -12,6 +12,8 @@
 /* More rows than these are not cached from one call to the next: about 64 MiB, and as much of names. */
 enum { CACHED_NODES = 8388608, CACHED_NAMES = 524288 };
 
+#define NAMES_MAX ((size_t)512 << 20) /* bytes of names in one call */
+
 /* What rows of one kind are read with, and how the statement's row becomes one in memory, or a page many. */
 struct kind {
 	size_t size;
@@ -81,24 +83,37 @@ static int read_rows(struct history *h, const struct kind *kind, int64_t chunk, 
 	return err;
 }
 
+/* Return memory that lasts until names are cleared. */
+static void *keep_bytes(struct history *h, const void *bytes, size_t size)
+{
+	void *copy;
+
+	if (!h->names.limit)
+		arena_init(&h->names, NAMES_MAX);
+	copy = arena_alloc(&h->names, size + 1);
+	if (copy && size)
+		memcpy(copy, bytes, size);
+	return copy;
+}
+
 static int take_frame(struct history *h, sqlite3_stmt *stmt, void *row)
 {
 	struct history_frame frame = { .module = sqlite3_column_int64(stmt, 1),
-				       .address = (uint64_t)sqlite3_column_int64(stmt, 2),
-				       .n_lines = (size_t)sqlite3_column_bytes(stmt, 3) };
-	uint8_t *lines = malloc(frame.n_lines + 1);
+				       .address = (uint64_t)sqlite3_column_int64(stmt, 2) };
+	const void *lines = sqlite3_column_blob(stmt, 3);
+	size_t size = (size_t)sqlite3_column_bytes(stmt, 3);
 
-	(void)h;
-	if (!lines)
+	frame.past = (uint32_t)size + 1;
+	if (size && size <= sizeof(frame.few))
+		memcpy(frame.few, lines, size);
+	else if (!(frame.lines = keep_bytes(h, lines, size)))
 		return -ENOMEM;
-	if (frame.n_lines)
-		memcpy(lines, sqlite3_column_blob(stmt, 3), frame.n_lines);
-	frame.lines = lines;
 	memcpy(row, &frame, sizeof(frame));
 	return 0;
 }
 
-static const char *keep_text(struct history *h, sqlite3_stmt *stmt, int column)
+/* Return a text of a row, sanitized. same: a text that was kept, and may be equal; or NULL. */
+static const char *keep_text(struct history *h, sqlite3_stmt *stmt, int column, const char *same)
 {
 	const char *text = (const char *)sqlite3_column_text(stmt, column);
 	char sanitized[SANITIZED_MAX];
@@ -107,19 +122,20 @@ static const char *keep_text(struct history *h, sqlite3_stmt *stmt, int column)
 	if (!text)
 		return NULL;
 	n = sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
-	return strings_keep(&h->texts, sanitized, n);
+	return same && !strcmp(same, sanitized) ? same : keep_bytes(h, sanitized, n + 1);
 }
 
 static int take_function(struct history *h, sqlite3_stmt *stmt, void *row)
 {
-	struct history_function function = { .name = keep_text(h, stmt, 1),
-					     .system_name = keep_text(h, stmt, 2),
-					     .file = keep_text(h, stmt, 3),
+	struct history_function function = { .name = keep_text(h, stmt, 1, NULL),
+					     .file = keep_text(h, stmt, 3, h->last_file),
 					     .start_line = sqlite3_column_int64(stmt, 4),
 					     .placed = sqlite3_column_int64(stmt, 5) };
 
+	function.system_name = keep_text(h, stmt, 2, function.name);
 	if (!function.name || !function.system_name || !function.file)
 		return -ENOMEM;
+	h->last_file = function.file;
 	memcpy(row, &function, sizeof(function));
 	return 0;
 }
@@ -131,7 +147,7 @@ static const struct kind nodes = { .size = sizeof(struct history_node),
 				   .statement = READ_NODES };
 static const struct kind frames = { .size = sizeof(struct history_frame),
 				    .n = ROWS_IN_CHUNK,
-				    .marker = sizeof(void *),
+				    .marker = sizeof(uint32_t),
 				    .read = read_rows,
 				    .statement = READ_FRAMES,
 				    .take = take_frame };
@@ -269,6 +285,11 @@ bool history_frame_place(struct history *h, int64_t id, size_t *index)
 	return place(&h->frames, &frames, id, index);
 }
 
+bool history_function_place(struct history *h, int64_t id, size_t *index)
+{
+	return place(&h->functions, &functions, id, index);
+}
+
 int64_t history_node_id(const struct history *h, size_t index)
 {
 	return h->nodes.numbers[index / NODES_IN_PAGE] * NODES_IN_PAGE +
@@ -327,9 +348,8 @@ void history_clear_nodes(struct history *h)
 
 void history_clear_names(struct history *h)
 {
-	for (size_t i = 0; i < h->frames.n_chunks * ROWS_IN_CHUNK; i++)
-		free((void *)history_frames(h)[i].lines);
 	clear(&h->frames);
 	clear(&h->functions);
-	strings_fini(&h->texts);
+	h->last_file = NULL;
+	arena_fini(&h->names);
 }

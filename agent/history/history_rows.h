@@ -10,6 +10,7 @@
 
 #include "agent/hash.h"
 #include "agent/history/history_nodes.h"
+#include "base/bytes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,15 +19,22 @@
 struct history;
 
 struct history_frame {
-	const uint8_t
-		*lines; /* as in the table; NULL: there was no such row when it was looked for */
-	size_t n_lines; /* bytes */
+	uint32_t past; /* size of lines + 1; 0: there was no such row when it was looked for */
+	union {	       /* as in the table: few bytes are here, others in history.names */
+		const uint8_t *lines;
+		uint8_t few[sizeof(const uint8_t *)];
+	};
 	int64_t module;
 	uint64_t address;
 };
 
+static inline struct uw_bytes history_frame_lines(const struct history_frame *f)
+{
+	return uw_bytes_of(f->past <= sizeof(f->few) + 1 ? f->few : f->lines, f->past - 1);
+}
+
 struct history_function {
-	const char *name, *system_name, *file; /* in history.texts; name as lines above */
+	const char *name, *system_name, *file; /* in history.names; name is NULL: as above */
 	int64_t start_line;
 	bool placed;
 };
@@ -57,6 +65,7 @@ int history_function(struct history *h, int64_t id, size_t *index);
 /* Find a row as these do, if its neighbours are cached; whether it is there itself is not known. */
 bool history_node_place(struct history *h, int64_t id, size_t *index);
 bool history_frame_place(struct history *h, int64_t id, size_t *index);
+bool history_function_place(struct history *h, int64_t id, size_t *index);
 /* Return the id of a cached node. */
 int64_t history_node_id(const struct history *h, size_t index);
 

@@ -67,8 +67,7 @@ static int frame_matches(struct matching *m, int64_t id, bool *out)
 	if (err)
 		return err;
 	if (!*known) {
-		lines = uw_bytes_of(history_frames(m->history)[index].lines,
-				    history_frames(m->history)[index].n_lines);
+		lines = history_frame_lines(&history_frames(m->history)[index]);
 		while (!err && !*out && !uw_bytes_done(&lines)) {
 			int64_t function = (int64_t)uw_bytes_uleb(&lines);
 

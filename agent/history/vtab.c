@@ -363,7 +363,7 @@ static int add_names(struct history *h, struct names *names, int64_t frame)
 
 	if (err)
 		return err;
-	b = uw_bytes_of(history_frames(h)[index].lines, history_frames(h)[index].n_lines);
+	b = history_frame_lines(&history_frames(h)[index]);
 	while (!err && !uw_bytes_done(&b)) {
 		int64_t function = (int64_t)uw_bytes_uleb(&b);
 

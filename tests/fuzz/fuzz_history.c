@@ -66,6 +66,7 @@ static struct history *open_in_memory(void)
 	if (!h || sqlite3_open(":memory:", &h->db) != SQLITE_OK)
 		abort();
 	h->path = strdup("memory");
+	h->sums_max = 1000;
 	(void)sqlite3_extended_result_codes(h->db, 1);
 	if (!h->path || db_exec(h->db, "PRAGMA page_size = 512; PRAGMA auto_vacuum = INCREMENTAL"))
 		abort();

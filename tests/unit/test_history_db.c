@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/history/history_internal.h"
 #include "tests/check.h"
 #include "tests/history.h"
 
@@ -297,6 +298,21 @@ static void test_ranges_cut_windows_exactly(void)
 			CHECK(cut < START + 20 * SECOND || !after, "nor behind the last one");
 		}
 	}
+	history_close(h);
+	db_remove();
+}
+
+/* The memory that reading takes is bounded, and a range that needs less can be read afterwards. */
+static void test_a_profile_has_so_many_samples(void)
+{
+	struct history *h = open_history(true);
+
+	add_samples(h, samples, SAMPLES, START);
+	h->sums_max = SAMPLES - 1;
+	CHECK(read_error(h, &with_all) == -EFBIG, "one too many");
+	check_samples(h, samples, SAMPLES, &everything, "these are fewer");
+	h->sums_max++;
+	check_samples(h, samples, SAMPLES, &with_all, "not too many");
 	history_close(h);
 	db_remove();
 }
@@ -682,6 +698,7 @@ int main(void)
 	test_a_window_needs_times();
 	test_a_window_is_added_whole_or_not_at_all();
 	test_ranges_cut_windows_exactly();
+	test_a_profile_has_so_many_samples();
 	test_any_range_can_be_asked_for();
 	test_better_names_replace_older_ones();
 	test_generated_code_has_variants();
