@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEPTH_MAX 64 /* what is named deeper is not found: users can make cgroups, too */
+
 static const char *const kinds[] = { [LIVE_CGROUP_PATH] = "cgroup",
 				     [LIVE_CGROUP_CONTAINER] = "container",
 				     [LIVE_CGROUP_POD] = "pod",
@@ -132,7 +134,7 @@ bool live_cgroups_match(const struct live_cgroups *c, const char *path)
 	bool found = false;
 	size_t size = 1; /* of "/", the root */
 
-	for (;;) {
+	for (int depth = 0; depth < DEPTH_MAX; depth++) {
 		struct container_labels labels;
 		char part[PATH_MAX];
 		size_t next;
@@ -143,10 +145,11 @@ bool live_cgroups_match(const struct live_cgroups *c, const char *path)
 			if (matches(&c->choices[i], part, &labels))
 				found = c->choices[i].found = true;
 		if (!path[0] || !path[size])
-			return found;
+			break;
 		next = size + (size > 1);
 		size = next + strcspn(path + next, "/");
 	}
+	return found;
 }
 
 /* ---- telling the BPF programs ------------------------------------------------------------ */
@@ -156,11 +159,14 @@ struct telling {
 	struct live_bpf *bpf;
 };
 
+/* If the table has no room, a cgroup that is not in it is not recorded: only a wanted one is missed. */
 static int tell(const struct live_cgroups *c, struct live_bpf *bpf, uint64_t id, const char *path)
 {
-	return live_bpf_tell_cgroup(bpf, id,
-				    live_cgroups_match(c, path) ? CAPTURE_CGROUP_WANTED
-								: CAPTURE_CGROUP_OTHER);
+	bool wanted = live_cgroups_match(c, path);
+	int err = live_bpf_tell_cgroup(bpf, id,
+				       wanted ? CAPTURE_CGROUP_WANTED : CAPTURE_CGROUP_OTHER);
+
+	return err == -E2BIG && !wanted ? 0 : err;
 }
 
 /* Callback of live_cgroup_each. */
@@ -200,8 +206,10 @@ int live_cgroups_tell(const struct live_cgroups *c, struct live_bpf *bpf,
 	char path[PATH_MAX];
 	int err = paths ? live_cgroup_path(paths, id, path, sizeof(path)) : -ENOENT;
 
-	if (!err)
-		return tell(c, bpf, id, path);
+	if (!err) {
+		err = tell(c, bpf, id, path);
+		return err == -E2BIG ? 0 : err; /* it is gone already */
+	}
 	/* One that is only being made gets another question with its first event. */
 	if (err == -ESTALE)
 		live_bpf_forget_cgroup(bpf, id);
