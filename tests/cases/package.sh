@@ -54,6 +54,11 @@ for so in $(grep -rhoE '"lib[a-z]+\.so\.[0-9]+"' agent/http agent/opener | tr -d
 	package=$(dpkg -S "*/$so" 2>/dev/null | sed 's/:.*//' | head -n 1)
 	[[ " $(control Depends), $(control Recommends)," == *" $package,"* ]] || fail "$so of ${package:-no package} is neither in Depends nor in Recommends"
 done
+# The unit runs these.
+for program in $(sed -nE 's/^Exec[A-Za-z]*=([^ ]*).*/\1/p' deploy/offwind.service | sort -u); do
+	package=$(dpkg -S "$program" 2>/dev/null | sed 's/:.*//' | head -n 1)
+	[ "$program" = /usr/bin/offwind ] || [[ " $(control Depends)," == *" ${package:-none},"* ]] || fail "$program of ${package:-no package} is not in Depends"
+done
 readelf -d "$dir/root/usr/bin/offwind" | grep -q 'NOW' && readelf -h "$dir/root/usr/bin/offwind" | grep -q 'DYN' || fail "the program is not hardened"
 readelf -d "$dir/root/usr/lib/$multiarch/liboffwind.so.$abi" | grep -q "SONAME.*\[liboffwind.so.$abi\]" || fail "the SONAME"
 
