@@ -11,6 +11,10 @@ _offwind() {
 		mapfile -t COMPREPLY < <(compgen -W "$(offwind --help | sed -n 's/^  \([a-z]*\) .*/\1/p')" -- "$word")
 		return
 	fi
+	if [ "$command" = query ] && [ "$COMP_CWORD" = 2 ] && [[ $word != -* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$(offwind query --help | sed -n 's/^  \([a-z]*\) .*/\1/p')" -- "$word")
+		return
+	fi
 	for ((i = 2; i < COMP_CWORD; i++)); do
 		[ "${COMP_WORDS[i]}" = -- ] && break
 	done

@@ -4,6 +4,15 @@ function __offwind_commands
 	offwind --help | string replace -rf '^  ([a-z]+) +(.*)' '$1\t$2'
 end
 
+function __offwind_questions
+	offwind query --help | string replace -rf '^  ([a-z]+)[ A-Z]*  +(.*)' '$1\t$2'
+end
+
+function __offwind_asks
+	set -l words (commandline -opc)
+	test (count $words) = 2; and test $words[2] = query; and not __offwind_wants_option
+end
+
 function __offwind_options
 	set -l words (commandline -opc)
 	offwind $words[2] --help | string match -ra -- '(?<=^| |,)--[a-z][a-z-]+' | sort -u
@@ -16,4 +25,5 @@ end
 
 complete -c offwind -n 'test (count (commandline -opc)) = 1' -f -a '(__offwind_commands)'
 complete -c offwind -n 'test (commandline -opc)[-1] = help' -f -a '(__offwind_commands)'
+complete -c offwind -n __offwind_asks -f -a '(__offwind_questions)'
 complete -c offwind -n __offwind_wants_option -f -a '(__offwind_options)'

@@ -26,6 +26,7 @@ static const struct {
 	{ "top", cmd_top, "show in a terminal which functions run now" },
 	{ "flamegraph", cmd_flamegraph,
 	  "make a flame graph page of profiles or of their difference" },
+	{ "query", cmd_query, "ask a running daemon what ran" },
 	{ "cache", cmd_cache, "inspect and maintain the store of unwind tables" },
 	{ "doctor", cmd_doctor, "check what works on this machine and how to repair the rest" },
 };

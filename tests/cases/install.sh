@@ -50,6 +50,7 @@ complete() { PATH=$bin:$PATH bash "$dir/complete.sh" "$dir/root/usr/share/bash-c
 [ "$(complete offwind record --off)" = --off-cpu ] || fail "record --off: $(complete offwind record --off)"
 [ "$(complete offwind help fl)" = flamegraph ] || fail "help fl"
 [ "$(complete offwind daemon --check)" = --check-config ] || fail "daemon --check: $(complete offwind daemon --check)"
+[ "$(complete offwind query he)" = heatmap ] || fail "query he: $(complete offwind query he)"
 
 # zsh's own functions work only in its line editor: these replace them.
 cat >"$dir/complete.zsh" <<'SH'
@@ -65,11 +66,13 @@ complete() { PATH=$bin:$PATH zsh -f "$dir/complete.zsh" "$dir/root/usr/share/zsh
 [[ " $(complete offwind rec) " == *" record "* ]] || fail "zsh: offwind rec: $(complete offwind rec)"
 [[ " $(complete offwind record --off) " == *" --off-cpu "* ]] || fail "zsh: record --off: $(complete offwind record --off)"
 [[ " $(complete offwind daemon --check) " == *" --check-config "* ]] || fail "zsh: daemon --check: $(complete offwind daemon --check)"
+[[ " $(complete offwind query he) " == *" heatmap "* ]] || fail "zsh: query he: $(complete offwind query he)"
 [ "$(complete offwind record a)" = files ] || fail "zsh: record a: $(complete offwind record a)"
 complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_completions.d/offwind.fish; complete -C '$1'" | cut -f1 | paste -sd' '; }
 [ "$(complete 'offwind rec')" = record ] || fail "fish: offwind rec: $(complete 'offwind rec')"
 [ "$(complete 'offwind record --off')" = --off-cpu ] || fail "fish: record --off: $(complete 'offwind record --off')"
 [ "$(complete 'offwind daemon --check')" = --check-config ] || fail "fish: daemon --check: $(complete 'offwind daemon --check')"
+[ "$(complete 'offwind query he')" = heatmap ] || fail "fish: query he: $(complete 'offwind query he')"
 [ "$(complete 'offwind help fl')" = flamegraph ] || fail "fish: help fl: $(complete 'offwind help fl')"
 
 echo "== perf_to_profile"

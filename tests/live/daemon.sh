@@ -67,6 +67,7 @@ for request in "/api/v1/top?n=5" "/api/v1/labels?key=comm" "/api/v1/timeline?by=
 done
 has() { get "$1" >"$dir/reply"; grep -q "$2" "$dir/reply"; } # path, text
 has "/api/v1/top?comm=prog" '"function":"hot"' || fail "top"
+has "/api/v1/top?comm=nobody" '"samples":0' || fail "samples of nobody are counted"
 has "/api/v1/top?comm=nobody" '"function"' && fail "a condition does nothing"
 has "/api/v1/flamegraph?from=-1m&by=comm" '</html>' || fail "flame graph"
 has "/api/v1/profile?format=folded" 'prog.*main.*hot' || fail "folded"
@@ -89,6 +90,39 @@ PY
 
 echo "== everything is as docs/openapi.yaml says"
 node tests/live/daemon_api.mjs "$BUILD/npm/tests/node_modules" "$socket" "build_id=$id" "time_ns=$time_ns" || fail "the description"
+
+echo "== offwind query"
+ask() { "$offwind" query --url "unix:$socket" "$@" >"$dir/out" 2>"$dir/err"; } # WHAT [OPTION]…
+ask top --from -1m --label comm=prog && grep -q ' prog .*hot' "$dir/out" || fail "query top: $(head -n 20 "$dir/out" "$dir/err")"
+grep -q 'chromium\|\[k\].* prog$' "$dir/out" && fail "query top: a condition does nothing"
+# The table is the reply: the same sums as in JSON.
+range="--from $((now - 60000000000))ns --to ${now}ns"
+ask top $range -n 1 --label comm=prog --sort self && cp "$dir/out" "$dir/table" && ask top $range -n 1 --label comm=prog --json &&
+	python3 - "$dir/out" "$dir/table" <<-'PY' || fail "query top: $(cat "$dir/table" "$dir/err")"
+	import json, sys
+	top, table = json.load(open(sys.argv[1])), open(sys.argv[2]).read()
+	row = top['rows'][0]
+	assert '# %d samples, ' % top['samples'] in table, table
+	assert '%.2f%%' % row['self_percent'] in table and row['function'] in table and '%d more' % top['rows_left_out'] in table, table
+PY
+ask top --from -1m --by pid --label "pid=$prog" && grep -q "^100.00%.* $prog  *prog$" "$dir/out" || fail "query --by pid: $(cat "$dir/out" "$dir/err")"
+ask top --from -30s --base-from -1m --base-to -30s && grep -q 'CHANGE' "$dir/out" || fail "query with a base: $(head "$dir/out" "$dir/err")"
+ask labels comm --from -1m && grep -q ' [1-9][0-9]*  prog$' "$dir/out" || fail "query labels: $(cat "$dir/out" "$dir/err")"
+ask timeline --by comm --from -1m && grep -q ' prog .*[▁▂▃▄▅▆▇█]' "$dir/out" || fail "query timeline: $(cat "$dir/out" "$dir/err")"
+ask heatmap --rows 5 --from -20s && [ "$(wc -l <"$dir/out")" = 6 ] && grep -q '█' "$dir/out" || fail "query heatmap: $(cat "$dir/out" "$dir/err")"
+ask sql "SELECT 7 AS n, 'a' AS t" && [ "$(cat "$dir/out")" = "n  t
+7  a" ] || fail "query sql: $(cat "$dir/out" "$dir/err")"
+ask profile --from -1m -o "$dir/q.pb.gz" && "$offwind" report --check "$dir/q.pb.gz" >/dev/null || fail "query profile: $(cat "$dir/err")"
+ask profile --from -1m --format folded && grep -q 'prog.*main.*hot' "$dir/out" || fail "query profile --format: $(cat "$dir/err")"
+ask flamegraph --from -1m -o "$dir/q.html" && grep -q '</html>' "$dir/q.html" || fail "query flamegraph: $(cat "$dir/err")"
+"$offwind" query top --url "http://127.0.0.1:$port" -n 1 >"$dir/out" 2>&1 || fail "query by TCP: $(cat "$dir/out")"
+ask top --rows 5; [ $? = 1 ] && grep -q "takes no argument 'rows' (status 400)" "$dir/err" || fail "a refused argument: $(cat "$dir/err")"
+ask sql "DELETE FROM history.windows"; [ $? = 1 ] && grep -q 'status 400' "$dir/err" || fail "SQL that writes: $(cat "$dir/err")"
+"$offwind" query top --url "unix:$dir/nothing" 2>"$dir/err"; [ $? = 1 ] && grep -q 'does offwind daemon run there' "$dir/err" || fail "no daemon: $(cat "$dir/err")"
+for words in "" nothing "top x" labels "sql a b" "top --label x"; do
+	ask $words
+	[ $? = 2 ] || fail "query $words: $(cat "$dir/err")"
+done
 
 echo "== Prometheus reads the metrics"
 get /metrics | tail -n +2 | promtool check metrics >"$dir/out" 2>&1 && [ ! -s "$dir/out" ] || fail "promtool: $(cat "$dir/out")"

@@ -1,0 +1,323 @@
+/* agent/cmd/query.c: the query command: asks a running daemon what ran, and prints its replies. */
+#include "agent/cli/option.h"
+#include "agent/cli/when.h"
+#include "agent/cmd/cmd.h"
+#include "agent/cmd/query_print.h"
+
+#include "agent/clock.h"
+#include "agent/export/output.h"
+#include "agent/http/client.h"
+#include "agent/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define URL_DEFAULT "http://127.0.0.1:7227"
+enum { ARGUMENTS_MAX = 60, TOKEN_MAX = 4096 };
+
+struct options {
+	const char *url, *token_file, *output;
+	bool json;
+	struct argument { /* of the request: KEY=VALUE */
+		const char *key, *value;
+		size_t key_size;
+		bool base; /* base.KEY */
+	} arguments[ARGUMENTS_MAX];
+	size_t n_arguments;
+	uint64_t from_ns, to_ns, base_from_ns, base_to_ns; /* 0: not given */
+};
+
+/* What can be asked for. */
+static const struct question {
+	const char *name, *path;
+	query_print *print; /* NULL: the reply is written as it is */
+	const char *output; /* by default */
+	const char *takes;  /* the argument behind the name; NULL: none */
+} questions[] = {
+	{ "top", "/api/v1/top", query_print_top, "-", NULL },
+	{ "flamegraph", "/api/v1/flamegraph", NULL, "offwind.html", NULL },
+	{ "profile", "/api/v1/profile", NULL, "offwind.pb.gz", NULL },
+	{ "labels", "/api/v1/labels", query_print_labels, "-", "the key of a label" },
+	{ "timeline", "/api/v1/timeline", query_print_timeline, "-", NULL },
+	{ "heatmap", "/api/v1/heatmap", query_print_heatmap, "-", NULL },
+	{ "sql", "/api/v1/query", query_print_rows, "-", "a query" },
+};
+
+static const char help_before[] =
+	"usage: offwind query WHAT [OPTION]… [KEY | SQL]\n"
+	"Asks a running offwind daemon by HTTP what ran.  WHAT is one of:\n"
+	"\n"
+	"  top             functions, or what --by says, by their share\n"
+	"  flamegraph      a flame graph page, in offwind.html\n"
+	"  profile         the stacks as pprof, in offwind.pb.gz, or as --format says\n"
+	"  labels KEY      the values of a label: comm, container_id, unit, …\n"
+	"  timeline        sums by time, a line for each value of --by\n"
+	"  heatmap         sums for the parts of each second\n"
+	"  sql QUERY       the rows of a query in SQL (docs/history.md, docs/store.md)\n"
+	"\n";
+
+static const char help_after[] = "\n"
+				 "Exit code: 0 success, 1 failure, 2 wrong command line.\n";
+
+static int add(struct options *o, const char *key, size_t key_size, const char *value, bool base)
+{
+	if (o->n_arguments == ARGUMENTS_MAX) {
+		log_error("more than %d conditions", ARGUMENTS_MAX);
+		return -E2BIG;
+	}
+	o->arguments[o->n_arguments++] = (struct argument){ key, value, key_size, base };
+	return 0;
+}
+
+/* Take an option as the argument of that name. */
+static int take_argument(void *to, const char *option, char *text)
+{
+	const char *name = option + strspn(option, "-");
+
+	return add(to, name, strlen(name), text, false);
+}
+
+static int take_n(void *to, const char *option, char *text)
+{
+	(void)option;
+	return add(to, "n", 1, text, false);
+}
+
+static int take_condition(void *to, const char *option, char *text)
+{
+	const char *equals = strchr(text, '=');
+	size_t size = equals ? (size_t)(equals - text) : 0;
+	bool base = !strcmp(option, "--base-label");
+
+	if (!size) {
+		log_error("%s takes KEY=VALUE, not '%s'", option, text);
+		return -EINVAL;
+	}
+	/* As flamegraph --by has it. */
+	if (size == strlen("container") && !strncmp(text, "container", size))
+		return add(to, "container_id", strlen("container_id"), equals + 1, base);
+	return add(to, text, size, equals + 1, base);
+}
+
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct option_row option_rows[] = {
+	{ "--url", 0, "URL",
+	  "ask the daemon at URL: " URL_DEFAULT " (default), https://…,\n"
+	  "unix:/run/offwind/offwind.sock",
+	  .set = option_text, AT(url) },
+	{ "--token-file", 0, "FILE", "send the token in FILE", .set = option_text, AT(token_file) },
+	{ "--from", 0, "TIME", "begin at TIME: -10m, 23:59, 2026-01-31T23:59:59Z, … (default: -5m)",
+	  .set = when_option, AT(from_ns) },
+	{ "--to", 0, "TIME", "end before TIME (default: now)", .set = when_option, AT(to_ns) },
+	{ "--label", 0, "KEY=VALUE[,…]",
+	  "use only samples whose label KEY has this VALUE: comm, pid, container,\n"
+	  "unit, stop, …",
+	  .set = take_condition },
+	{ "--focus", 0, "REGEX", "use only stacks with a matching function", .set = take_argument },
+	{ "--ignore", 0, "REGEX", "use only stacks without a matching function",
+	  .set = take_argument },
+	{ "--module", 0, "REGEX", "use only stacks with a matching file", .set = take_argument },
+	{ "--base-from", 0, "TIME", OPTION_BESIDE, .set = when_option, AT(base_from_ns) },
+	{ "--base-to", 0, "TIME", "compare with this time; for top and flamegraph",
+	  .set = when_option, AT(base_to_ns) },
+	{ "--base-label", 0, "KEY=VALUE[,…]", "compare with the samples with this label",
+	  .set = take_condition },
+	{ "--type", 0, "TYPE", "use this sample type: samples, cpu, …", .set = take_argument },
+	{ "--by", 0, "WORD",
+	  "of top: add up by symbol (default), module, source, pid, comm, thread,\n"
+	  "container or stop; of flamegraph and timeline: by this label",
+	  .set = take_argument },
+	{ "--sort", 0, "self|total|change", "sort top by this column (default self)",
+	  .set = take_argument },
+	{ "--top", 'n', "N", "print N rows or lines; 0 prints all of top", .set = take_n },
+	{ "--step", 0, "MS", "let a step of timeline or heatmap be MS milliseconds",
+	  .set = take_argument },
+	{ "--rows", 0, "N", "divide each step of the heatmap into N parts", .set = take_argument },
+	{ "--format", 0, "FORMAT",
+	  "of profile: pprof (default), folded, text, tsv, jsonl, speedscope or\n"
+	  "firefox; of sql: csv",
+	  .set = take_argument },
+	{ "--json", 0, NULL, "print the daemon's reply in JSON", .set = option_true, AT(json) },
+	{ "--output", 'o', "FILE", "write to FILE; - is standard output", .set = option_text,
+	  AT(output) },
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.end = help_after,
+	.column = 24,
+	OPTION_ROWS(option_rows),
+};
+
+/* ---- the request ------------------------------------------------------------------------- */
+
+/* Write text, percent-encoded (RFC 3986, 2.1). */
+static void put_encoded(const char *text, size_t size, FILE *out)
+{
+	for (size_t i = 0; i < size; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+		    (c && strchr("-._~,:/", c)))
+			(void)fputc(c, out);
+		else
+			(void)fprintf(out, "%%%02X", c);
+	}
+}
+
+/* Return the path of the request with all arguments; NULL: no memory. The caller frees it. */
+static char *make_path(const struct question *q, const struct options *o, const char *key)
+{
+	const struct {
+		const char *name;
+		uint64_t ns;
+	} times[] = { { "from", o->from_ns },
+		      { "to", o->to_ns },
+		      { "base_from", o->base_from_ns },
+		      { "base_to", o->base_to_ns } };
+	char *path = NULL, separator = '?';
+	size_t size;
+	FILE *out = open_memstream(&path, &size);
+
+	if (!out)
+		return NULL;
+	(void)fputs(q->path, out);
+	for (size_t i = 0; i < o->n_arguments; i++, separator = '&') {
+		const struct argument *a = &o->arguments[i];
+
+		(void)fprintf(out, "%c%s", separator, a->base ? "base." : "");
+		put_encoded(a->key, a->key_size, out);
+		(void)fputc('=', out);
+		put_encoded(a->value, strlen(a->value), out);
+	}
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		if (times[i].ns) {
+			(void)fprintf(out, "%c%s=%" PRIu64 "ns", separator, times[i].name,
+				      times[i].ns);
+			separator = '&';
+		}
+	if (key) {
+		(void)fprintf(out, "%ckey=", separator);
+		put_encoded(key, strlen(key), out);
+	}
+	if (fclose(out)) {
+		free(path);
+		return NULL;
+	}
+	return path;
+}
+
+/* Read the token. Return 0 or a negative code after reporting it. */
+static int read_token(const char *path, char token[TOKEN_MAX])
+{
+	FILE *file = fopen(path, "re");
+	bool read = file && fgets(token, TOKEN_MAX, file);
+
+	if (!read)
+		log_error("%s: %s", path, file && !ferror(file) ? "is empty" : strerror(errno));
+	else
+		token[strcspn(token, "\r\n")] = '\0';
+	if (file)
+		(void)fclose(file);
+	return read ? 0 : -EINVAL;
+}
+
+/* ---- the reply --------------------------------------------------------------------------- */
+
+/* Write a reply, as a table if print is not NULL. Return 0 or a negative code after reporting it. */
+static int write_reply(const char *path, query_print *print, const char *text, size_t size)
+{
+	struct output out = { .fd = -1 };
+	FILE *file = NULL;
+	int err = 0;
+
+	if (!strncmp(text, "\x1f\x8b", 2)) /* compressed (RFC 1952, 2.3.1) */
+		err = output_not_terminal("query", path);
+	if (!err)
+		err = output_open(&out, path);
+	if (!err && !(file = output_file(&out))) {
+		err = -ENOMEM;
+		log_unwritable(path, err);
+	}
+	if (!err && print)
+		err = print(text, file);
+	else if (!err)
+		(void)fwrite(text, 1, size, file);
+	if (!err)
+		err = output_commit(&out);
+	output_abort(&out);
+	return err;
+}
+
+static const char *argument_of(const struct options *o, const char *key)
+{
+	for (size_t i = 0; i < o->n_arguments; i++)
+		if (!strncmp(o->arguments[i].key, key, o->arguments[i].key_size) &&
+		    !key[o->arguments[i].key_size])
+			return o->arguments[i].value;
+	return NULL;
+}
+
+/* Ask, and print. Return the exit code. */
+static int query(const struct question *q, const struct options *o, const char *argument)
+{
+	bool is_sql = q->print == query_print_rows;
+	const char *format = argument_of(o, "format");
+	const char *path = o->output				    ? o->output
+			   : format && strcmp(format, "pprof") != 0 ? "-"
+								    : q->output;
+	char token[TOKEN_MAX], *request_path, *text = NULL;
+	struct client_request request = { .url = o->url, .body = is_sql ? argument : NULL };
+	bool prints = !o->json && !(format && !strcmp(format, "csv"));
+	size_t size = 0;
+	int err = o->token_file ? read_token(o->token_file, token) : 0;
+
+	if (err)
+		return CMD_FAILED;
+	request.token = o->token_file ? token : NULL;
+	request.path = request_path = make_path(q, o, is_sql ? NULL : argument);
+	if (!request_path) {
+		log_error("%s", strerror(ENOMEM));
+		return CMD_FAILED;
+	}
+	err = client_ask(&request, &text, &size);
+	if (!err)
+		err = write_reply(path, prints ? q->print : NULL, text, size);
+	free(text);
+	free(request_path);
+	return err ? CMD_FAILED : CMD_DONE;
+}
+
+int cmd_query(int argc, char **argv)
+{
+	struct options o = { .url = URL_DEFAULT };
+	int parsed = option_read(&option_table, argc, argv, &o);
+	const struct question *q = NULL;
+	int n;
+
+	if (parsed)
+		return parsed < 0 ? CMD_USAGE : CMD_DONE;
+	n = argc - optind;
+	for (size_t i = 0; n > 0 && i < sizeof(questions) / sizeof(questions[0]) && !q; i++)
+		if (!strcmp(argv[optind], questions[i].name))
+			q = &questions[i];
+	if (!q) {
+		log_error("query asks for top, flamegraph, profile, labels, timeline, heatmap or "
+			  "sql%s%s%s",
+			  n > 0 ? ", not '" : "", n > 0 ? argv[optind] : "", n > 0 ? "'" : "");
+		return CMD_USAGE;
+	}
+	if (q->takes ? n != 2 : n != 1) {
+		log_error("query %s takes %s%s", q->name, q->takes ? q->takes : "no argument",
+			  q->takes && n < 2 ? ""
+			  : q->takes	    ? " only"
+					    : " behind it");
+		return CMD_USAGE;
+	}
+	return query(q, &o, q->takes ? argv[optind + 1] : NULL);
+}
