@@ -119,6 +119,7 @@ cache query --format json "SELECT 1 AS a, NULL AS b, 'x\"' || char(10) AS c, x'f
 import json, sys
 assert json.load(sys.stdin) == [{"a": 1, "b": None, "c": "x\"\n", "d": "ff"}]' || fail json
 # What a terminal would obey is escaped: ESC, CSI, the Arabic letter mark, an override; a dash is not.
+[ "$(cache query --format json "SELECT 1e999 AS a, -1e999 AS b, 'Inf' AS c" | grep a)" = '{"a":9e999,"b":-9e999,"c":"Inf"}' ] || fail "infinity is no JSON"
 [ "$(cache query --format json "SELECT char(27, 155, 1564, 8238, 8211) AS t" | grep t)" = '{"t":"\u001b\u009b\u061c\u202e–"}' ] || fail "json that a terminal obeys"
 cache verify || fail "verify: $(cat "$dir/err")"
 

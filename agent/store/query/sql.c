@@ -156,6 +156,9 @@ static int json_row(struct printer *p)
 		(void)putc_unlocked(':', p->out);
 		if (cell.type == SQLITE_NULL)
 			(void)fputs("null", p->out);
+		else if (cell.type == SQLITE_FLOAT && strstr(cell.text, "Inf"))
+			/* JSON has no infinity; SQLite's own functions write this, too. */
+			(void)fputs(*cell.text == '-' ? "-9e999" : "9e999", p->out);
 		else if (cell.type == SQLITE_INTEGER || cell.type == SQLITE_FLOAT)
 			sql_put(p->out, cell.text, cell.size);
 		else
