@@ -124,6 +124,22 @@ static void run(struct api *api, const char *sql, enum sql_format format, struct
 		(void)http_fail(reply, 400, "%s", error[0] ? error : strerror(-err));
 }
 
+/* Return how many statements a text has, 2 for more; 1 if one of them is wrong, which run() reports. */
+static int count_statements(sqlite3 *db, const char *sql)
+{
+	int n = 0;
+
+	while (*sql && n < 2) {
+		sqlite3_stmt *stmt = NULL;
+
+		if (sqlite3_prepare_v2(db, sql, -1, &stmt, &sql) != SQLITE_OK)
+			return 1;
+		n += stmt != NULL;
+		(void)sqlite3_finalize(stmt);
+	}
+	return n;
+}
+
 void api_query(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	const char *format = http_argument(r, "format");
@@ -132,6 +148,9 @@ void api_query(struct api *api, const struct http_request *r, struct http_reply 
 		(void)http_fail(reply, 400, "the body of the request is to be a query in SQL");
 	else if (format && strcmp(format, "json") != 0 && strcmp(format, "csv") != 0)
 		(void)http_fail(reply, 400, "format is json or csv");
+	else if (api->sql && count_statements(api->sql, r->body) != 1)
+		/* The arrays of two would be no JSON. */
+		(void)http_fail(reply, 400, "the body of the request is to be one query in SQL");
 	else
 		run(api, r->body, format && *format == 'c' ? SQL_CSV : SQL_JSON, reply);
 }

@@ -140,7 +140,8 @@ const by = Object.fromEntries(operations.map((p) => [p.o.operationId, p]))
 const row = JSON.parse((await ask('POST', '/api/v1/query', "SELECT 1 AS one, 'x' AS two")).body)
 if (JSON.stringify(row) !== '[{"one":1,"two":"x"}]') fail(`query: ${JSON.stringify(row)}`)
 await expect(by.query, 413, [], 'x'.repeat(65537))
-await expect(by.query, 400, [], 'SELECT 1 FROM nothing')
+for (const sql of ['SELECT 1 FROM nothing', ';', '-- nothing', 'SELECT 1; SELECT 2', 'SELECT 1; SELEC']) await expect(by.query, 400, [], sql)
+await expect(by.query, 200, [], 'SELECT 1; -- that is all')
 const statuses = [
   [404, '/nothing', {}], [403, '/healthz', { Origin: 'http://elsewhere.example' }],
   [414, `/api/v1/top?${'a=b&'.repeat(70)}`, {}], [404, '/api/v1/unwind', {}],
