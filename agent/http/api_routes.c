@@ -94,6 +94,8 @@ static int check_arguments(const char *known, const struct http_request *r,
 		const struct http_argument *a = &r->arguments[i];
 		const char *base = api_base_key(a);
 
+		if (!*a->key && !*a->value) /* of "?" or "&&" */
+			continue;
 		if (base ? has_word(known, "base.KEY") && is_label_key(base)
 			 : has_word(known, a->key) || (has_word(known, "KEY") && api_is_label(a)))
 			continue;

@@ -143,7 +143,7 @@ await expect(by.query, 413, [], 'x'.repeat(65537))
 for (const sql of ['SELECT 1 FROM nothing', ';', '-- nothing', 'SELECT 1; SELECT 2', 'SELECT 1; SELEC']) await expect(by.query, 400, [], sql)
 await expect(by.query, 200, [], 'SELECT 1; -- that is all')
 const statuses = [
-  [404, '/nothing', {}], [403, '/healthz', { Origin: 'http://elsewhere.example' }],
+  [404, '/nothing', {}], [404, '/nothing?', {}], [403, '/healthz', { Origin: 'http://elsewhere.example' }],
   [414, `/api/v1/top?${'a=b&'.repeat(70)}`, {}], [404, '/api/v1/unwind', {}],
 ]
 for (const [status, url, headers] of statuses) {
@@ -151,6 +151,7 @@ for (const [status, url, headers] of statuses) {
   if (reply.status !== status || reply.type !== 'text/plain' || check({ $ref: '#/components/schemas/Reason' }, reply.body.toString()))
     fail(`GET ${url.slice(0, 60)}: ${reply.status} ${reply.type}: ${reply.body}`)
 }
+if ((await ask('GET', '/healthz?')).status !== 200) fail('an empty argument is refused')
 if ((await ask('GET', '/api/v1/openapi.yaml')).body.toString() !== text) fail('the daemon serves another description')
 console.log(`${operations.length} operations, ${requests} requests`)
 process.exit(failures ? 1 : 0)
