@@ -205,6 +205,16 @@ bool labels_add(struct labels *to, const struct label_rules *rules, const char *
 	return true;
 }
 
+bool labels_have(const struct labels *labels, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *at = labels->text; *at; at = strchr(at, AFTER_VALUE) + 1)
+		if (!strncmp(at, name, n) && at[n] == AFTER_KEY)
+			return true;
+	return false;
+}
+
 bool labels_next(const char **text, struct label_item *out)
 {
 	const char *value = *text ? strchr(*text, AFTER_KEY) : NULL;

@@ -210,6 +210,21 @@ int opener_read_memory(struct opener *opener, int memory, uint64_t addr, void *o
 /* Return whether that process still reads. While it does, one less request can be made. */
 bool opener_is_late(size_t late);
 
+/*
+ * Copy the process context that a program publishes (agent/process/otel_context.h), if it is another one
+ * than that of the time known_ns: else n is 0. -ENOENT: there is none; -EAGAIN: it is being changed;
+ * -ENOTSUP: of another version; -E2BIG: larger than the limit context-bytes; -EFAULT: not all of it can be
+ * read; -ETIMEDOUT: as of opener_read_memory.
+ */
+#define OPENER_CONTEXT_MAX ((size_t)16 << 10)
+struct opener_context {
+	uint64_t published_ns; /* the program's time stamp; never 0 */
+	size_t n;
+	uint8_t bytes[OPENER_CONTEXT_MAX];
+};
+int opener_context(struct opener *opener, uint32_t pid, uint64_t known_ns,
+		   struct opener_context *out, struct opener_wait *wait);
+
 /* Open /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);
 /*

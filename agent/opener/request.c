@@ -233,6 +233,15 @@ int request_memory(struct request *request, int timeout_ms, void *out, size_t *l
 		    late);
 }
 
+int request_context(struct request *request, int timeout_ms, struct opener_context *out,
+		    size_t *late)
+{
+	struct reply reply;
+	int err = call(request, timeout_ms, &reply, out, sizeof(*out), late);
+
+	return !err && out->n > sizeof(out->bytes) ? -EBADMSG : err;
+}
+
 int request_user_name(struct request *request, char name[OPENER_USER_NAME])
 {
 	struct reply reply;
@@ -461,6 +470,21 @@ static int read_memory(struct opener *opener, const struct request *r, struct re
 	return err;
 }
 
+/* Copy the context of the request's process. */
+static int read_context(struct opener *opener, const struct request *r, struct reply *reply)
+{
+	struct opener_context *context = calloc(1, sizeof(*context));
+	struct opener_wait wait;
+	int err;
+
+	if (!context)
+		return -ENOMEM;
+	err = opener_context(opener, r->pid, r->next, context, &wait);
+	reply->bytes = (uint8_t *)context;
+	reply->n_bytes = err ? 0 : sizeof(*context);
+	return err;
+}
+
 /* Read the name of the request's user. */
 static int read_user_name(const struct opener *opener, const struct request *r, struct reply *reply)
 {
@@ -538,6 +562,8 @@ static int serve_one(struct request_server *s, struct opener *opener, struct req
 		return opener_memory(opener, r->pid, &reply->fd);
 	case REQUEST_READ_MEMORY:
 		return read_memory(opener, r, reply);
+	case REQUEST_CONTEXT:
+		return read_context(opener, r, reply);
 	case REQUEST_USER_NAME:
 		return read_user_name(opener, r, reply);
 	}

@@ -47,6 +47,7 @@ enum request_what {
 	REQUEST_MEMORY,
 	REQUEST_READ_MEMORY,
 	REQUEST_USER_NAME,
+	REQUEST_CONTEXT,
 };
 
 /* All that a request can hold; which fields a call uses is the same as its function's parameters. */
@@ -92,6 +93,9 @@ int request_file(struct request *request, unsigned int *next, int *fd);
 #define REQUEST_BYTES_MAX ((size_t)28 << 10)
 int request_memory(struct request *request, int timeout_ms, void *out, size_t *late);
 bool request_is_late(size_t late);
+/* Copy a process context: request->pid and request->next, its known time. As request_memory. */
+int request_context(struct request *request, int timeout_ms, struct opener_context *out,
+		    size_t *late);
 /* Read a user's name: request->user.uid has the number. */
 int request_user_name(struct request *request, char name[OPENER_USER_NAME]);
 

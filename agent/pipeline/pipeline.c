@@ -86,6 +86,8 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		err = processes_new(info->machine, p->modules, &p->processes);
 	if (!err)
 		processes_label(p->processes, options->rules);
+	p->contexts.processes = p->processes;
+	p->contexts.opener = p->opener;
 	/* Numbers of users in a recording may be those of another machine. */
 	if (options->live)
 		p->users.opener = p->opener;
@@ -233,6 +235,8 @@ static int on_sample(struct pipeline *p, const struct event *event)
 		if (err)
 			return err;
 	}
+	if (p->options.live && p->fold)
+		contexts_look(&p->contexts, event);
 	err = processes_thread(p->processes, event->pid, event->tid, &thread);
 	if (err)
 		return err;

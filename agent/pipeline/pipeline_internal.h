@@ -8,6 +8,7 @@
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/pipeline.h"
 #include "agent/process/cgroups.h"
+#include "agent/process/contexts.h"
 #include "agent/process/process.h"
 #include "agent/process/users.h"
 
@@ -24,6 +25,7 @@ struct pipeline {
 	struct generated *generated;
 	struct cgroups cgroups;
 	struct users users;
+	struct contexts contexts;
 	struct uw_worker *worker;
 	struct uw_history *history; /* walk histories; NULL: every sample is walked fully */
 	struct pipeline_reuse reuse;

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,7 +29,9 @@ struct process {
 	uint32_t pid;
 	uint32_t n_tasks; /* tasks in by_tid */
 	const char *comm;
-	const char *exe; /* a text with the label of its program; NULL: not known */
+	const char *exe;    /* a text with the label of its program; NULL: not known */
+	const char *labels; /* with those of its context, too; NULL: it has none */
+	struct process_context context;
 	struct uw_space *space;
 	bool generates; /* as in struct thread, like files */
 	uint64_t files;
@@ -107,6 +110,11 @@ void processes_free(struct processes *p)
 	free(p);
 }
 
+const struct label_rules *processes_rules(const struct processes *p)
+{
+	return p->rules;
+}
+
 uint16_t processes_machine(const struct processes *p)
 {
 	return p->machine;
@@ -141,6 +149,7 @@ void processes_forget_names(struct processes *p)
 	for (uint32_t i = 0; i < p->n_processes; i++) {
 		strings_mark(p->processes[i].comm);
 		strings_mark(p->processes[i].exe);
+		strings_mark(p->processes[i].labels);
 	}
 	for (uint32_t i = 0; i < p->n_tasks; i++)
 		strings_mark(p->tasks[i].comm);
@@ -395,6 +404,7 @@ static int on_fork(struct processes *p, const struct event *event)
 			process = find_process(p, event->pid);
 			process->generates = generates;
 			process->exe = exe;
+			process->context.born_ns = event->time_ns;
 			process->files = p->n_events;
 		}
 	}
@@ -606,7 +616,8 @@ int processes_event(struct processes *p, const struct event *event)
 			p->n_mappings -= uw_space_n_mappings(process->space);
 			uw_space_clear(process->space);
 			process->generates = false;
-			process->exe = NULL;
+			process->exe = process->labels = NULL;
+			process->context = (struct process_context){ .born_ns = event->time_ns };
 			process->files = p->n_events;
 		}
 		return 0;
@@ -650,8 +661,33 @@ int processes_thread(struct processes *p, uint32_t pid, uint32_t tid, struct thr
 				.comm = task->comm,
 				.process_comm = process->comm,
 				.space = process->space,
-				.labels = process->exe,
+				.labels = process->labels ? process->labels : process->exe,
 				.generates = process->generates,
 				.files = process->files };
+	return 0;
+}
+
+struct process_context *processes_context(struct processes *p, uint32_t pid)
+{
+	struct process *process = find_process(p, pid);
+
+	return process ? &process->context : NULL;
+}
+
+int processes_set_context(struct processes *p, uint32_t pid, const struct labels *labels)
+{
+	struct process *process = find_process(p, pid);
+	const char *stored;
+	char *whole;
+
+	if (!process)
+		return -ENOENT;
+	if (asprintf(&whole, "%s%s", process->exe ? process->exe : "", labels->text) < 0)
+		return -ENOMEM;
+	stored = strings_keep(&p->comms, whole, strlen(whole));
+	free(whole);
+	if (!stored)
+		return -ENOMEM;
+	process->labels = stored;
 	return 0;
 }

@@ -51,6 +51,21 @@ size_t processes_count(const struct processes *processes);
  */
 bool processes_names_are_many(const struct processes *processes);
 void processes_forget_names(struct processes *processes);
+/*
+ * When the context of a process was read (agent/process/contexts.h). Borrowed until the next event; NULL:
+ * the process is not known.
+ */
+struct process_context {
+	uint64_t born_ns; /* 0: before the recording */
+	uint64_t look_ns,
+		wait_ns;       /* when it is read next, and how long that was from the last time */
+	uint64_t published_ns; /* the program's time stamp of what was read; 0: nothing was */
+};
+struct process_context *processes_context(struct processes *processes, uint32_t pid);
+/* Add these labels to a process's own; they replace those of the last call. -ENOMEM, -ENOENT. */
+int processes_set_context(struct processes *processes, uint32_t pid, const struct labels *labels);
+const struct label_rules *processes_rules(const struct processes *processes);
+
 /* Mark the modules that living processes have mapped, for modules_park. */
 void processes_note_modules(const struct processes *processes);
 

@@ -4,7 +4,7 @@ set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/recording.seeds
 rm -rf "$work"
-mkdir -p "$work"/{hotspot,record,options,proc}
+mkdir -p "$work"/{hotspot,record,options,proc,context}
 python3 - "$work" <<'PY'
 import struct, sys
 work = sys.argv[1]
@@ -45,6 +45,15 @@ lines = {
 for command, mode in (('record', 1), ('report', 0)):
     for i, line in enumerate(lines[command]):
         open(f'{work}/options/{command}{i}', 'wb').write(bytes([mode]) + line.replace(' ', '\n').encode() + b'\n')
+# opentelemetry-proto: a Resource, a ProcessContext, values of each kind.
+def field(number, inside): return bytes([number << 3 | 2, len(inside)]) + inside
+def pair(number, key, any): return field(number, field(1, key) + field(2, any))
+resource = pair(1, b'service.name', field(1, b'shop')) + pair(1, b'a.int', b'\x18\x07') + pair(1, b'a.bool', b'\x10\1') + pair(1, b'a.d', b'\x21' + struct.pack('<d', .5))
+for name, payload in {'resource': resource + b'\x10\1', 'context': field(1, resource) + pair(2, b'thread.kind', field(1, b'x')),
+                      'own': pair(1, b'pid', field(1, b'1')) + pair(1, b'k8s.pod.uid', field(1, b'1')) + pair(1, b'telemetry.sdk.name', field(1, b'x')),
+                      'twice': resource + resource, 'list': pair(1, b'a.list', field(5, field(1, field(1, b'x'))))}.items():
+    for rules in 0, 1:
+        open(f'{work}/context/{name}{rules}', 'wb').write(bytes([rules]) + payload)
 open(f'{work}/proc/maps', 'w').write('1000-2000 r-xp 00000000 08:01 5 /bin/a\\012b (deleted)\n2000-3000 rw-p 00000000 00:00 0 [heap]\n')
 open(f'{work}/proc/status', 'w').write('Name:\tx\nState:\tZ (zombie)\nTgid:\t5\nPPid:\t4\nThreads:\t2\n')
 open(f'{work}/proc/mountinfo', 'w').write('22 1 0:27 / /mnt rw - fuse.x /dev/x rw,user_id=5\n23 1 8:1 / / rw shared:1 - ext4 /dev/vda rw\n')
@@ -52,5 +61,6 @@ open(f'{work}/proc/cgroup', 'w').write('/kubepods.slice/cri-containerd-' + '0123
 PY
 tests/fuzz/run options 5000 400 "$work/options"
 tests/fuzz/run proc_text 8000 2000 "$work/proc"
+tests/fuzz/run otel_ctx 20000 1000 "$work/context"
 tests/fuzz/run hotspot 2000 1000 "$work/hotspot"
 tests/fuzz/run live_record 100000 2000 "$work/record"

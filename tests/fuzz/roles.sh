@@ -27,7 +27,7 @@ def request(what, opener=1, path="", link=None, name=None, directory=None, live=
     return struct.pack("<H", len(whole)) + whole
 
 secret = "/tmp/fuzz_opener.secret"
-for what in range(18):
+for what in range(21):
     for live in 0, 1:
         seed = request(0, live=live)
         for path in "/bin/true", secret, "":

@@ -7,6 +7,7 @@ hot_program "$dir/main.c"
 gcc -O1 -g -o "$dir/prog" "$dir/main.c" || exit 1
 db=$dir/o.db history=$dir/o-history.db socket=$dir/socket port=$(free_port)
 "$dir/prog" & prog=$!
+"$BUILD/tests/live/context" 'shop, north' 'shop, south' & context=$!
 printf '[record]\nrotate = 2\nevent = cpu-clock\nfreq = 99\n' >"$dir/short"
 
 # Begin a daemon; $url is where it serves.
@@ -78,6 +79,14 @@ has "/api/v1/unwind/$id?n=3" '"words": *"CFA = ' || fail "unwind: $(head -c 1000
 has "/api/v1/unwind/$id/26010" '"words": *"CFA = ' || fail "unwind at an address: $(head -c 1000 "$dir/reply")"
 has "/metrics" '^offwind_samples_unwound_total [1-9]' || fail "metrics: $(head -c 1000 "$dir/reply")"
 has "POST /api/v1/query SELECT count(*) AS n FROM history.windows" '"n": *[1-9]' || fail "SQL: $(head -c 1000 "$dir/reply")"
+# What a program says of itself is a label of its samples, also when it says something else.
+has_service() { has "/api/v1/labels?key=service.name" "$1"; }
+until_or_dead $daemon has_service '"value":"shop, north"' || fail "service.name: $(head -c 1000 "$dir/reply")"
+kill -USR1 $context
+until_or_dead $daemon has_service '"value":"shop, south"' || fail "another service.name: $(head -c 1000 "$dir/reply")"
+has '/api/v1/top?by=comm&service.name=shop%5C,%20north&service.name=none' '"comm":"context"' || fail "a value with a comma: $(head -c 1000 "$dir/reply")"
+has '/api/v1/top?by=service' '"service":"shop, north"' || fail "services: $(head -c 1000 "$dir/reply")"
+has "POST /api/v1/query SELECT count(*) AS n FROM history.labels WHERE json_extract(labels, '$.\"service.name\"') LIKE 'shop, %' AND json_extract(labels, '$.exe') LIKE '%/context'" '"n": *[1-9]' || fail "SQL: $(head -c 1000 "$dir/reply")"
 # The sums of a profile, of a timeline and of a heat map over the same time are equal.
 now=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT max(end_ns) FROM windows")
 python3 - <(get "/api/v1/top?from=$((now - 60000000000))ns&to=${now}ns") <(get "/api/v1/timeline?by=comm&n=3&step=1000&from=$((now - 60000000000))ns&to=${now}ns") <(get "/api/v1/heatmap?from=$((now - 60000000000))ns&to=${now}ns") <<-'PY' || fail "sums differ"
@@ -280,5 +289,5 @@ grep -q 'takes a token and a certificate' "$dir/out" || fail "$(cat "$dir/out")"
 OFFWIND_SANDBOX=off "$offwind" daemon --config "$dir/short" --db "$db" --listen "unix:$socket" 2>"$dir/out"
 [ $? = 1 ] && grep -q 'only one with OFFWIND_SANDBOX=off' "$dir/out" && [ ! -e "$socket" ] || fail "a daemon of one process: $(cat "$dir/out")"
 OFFWIND_SANDBOX=off "$offwind" daemon --check-config --config "$dir/short" --db "$db" || fail "settings are not checked"
-kill $prog
+kill $prog $context
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

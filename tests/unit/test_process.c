@@ -169,6 +169,27 @@ static void test_the_program_is_the_first_code_that_is_mapped(void)
 	end();
 }
 
+static void test_what_a_program_says_of_itself_is_its_process_s(void)
+{
+	struct labels said = { .n = 0 };
+
+	begin();
+	CHECK(!processes_context(processes, 10), "no process");
+	CHECK(processes_set_context(processes, 10, &said) == -ENOENT, "no process");
+	fork_task(0, 0, 10, 10);
+	map(10, 0x1000, 0x2000, 0, "/bin/shop");
+	CHECK(!processes_context(processes, 10)->born_ns, "it was there before");
+	CHECK(labels_add(&said, NULL, "service.name", "shop"), "a label");
+	CHECK(!processes_set_context(processes, 10, &said), "set");
+	CHECK(!strcmp(thread_of(10, 10).labels, "exe\1/bin/shop\2service.name\1shop\2"), "both");
+	fork_task(10, 10, 11, 11);
+	CHECK(runs(11, "/bin/shop"), "a child says nothing of itself");
+	CHECK(processes_context(processes, 11)->born_ns, "and is new");
+	put((struct event){ .type = EVENT_EXEC, .pid = 10, .tid = 10 });
+	CHECK(runs(10, NULL) && processes_context(processes, 10)->born_ns, "another program");
+	end();
+}
+
 static void test_threads_share_mappings_and_have_names(void)
 {
 	begin();
@@ -492,6 +513,7 @@ int main(void)
 	test_a_later_mapping_splits_an_earlier_one();
 	test_fork_inherits_and_exec_clears();
 	test_the_program_is_the_first_code_that_is_mapped();
+	test_what_a_program_says_of_itself_is_its_process_s();
 	test_threads_share_mappings_and_have_names();
 	test_a_number_used_again_is_another_process();
 	test_names_of_mappings_tell_their_kind();
