@@ -744,6 +744,7 @@ void modules_unite(struct modules *modules, struct known *k)
 {
 	const struct uw_build_id *build_id = &k->module.build_id;
 	uint64_t hash = hash_bytes(0, k->raw_path, strlen(k->raw_path));
+	struct known *first;
 	uint32_t id;
 
 	if (!build_id->size)
@@ -758,13 +759,16 @@ void modules_unite(struct modules *modules, struct known *k)
 		k->contents_hash = hash;
 		return;
 	}
-	if (modules->known[id] == k)
+	first = modules->known[id];
+	if (first == k)
 		return; /* it was parked meanwhile */
-	modules->known[id]->is_shared = k->is_shared = true;
-	uw_object_put(k->module.object);
-	k->module.object = uw_object_get(modules->known[id]->module.object);
-	k->canonical = &modules->known[id]->module;
-	modules->known[id]->n_same++;
+	first->is_shared = k->is_shared = true;
+	if (first->module.object) { /* else it was parked, and nothing has needed it since */
+		uw_object_put(k->module.object);
+		k->module.object = uw_object_get(first->module.object);
+	}
+	k->canonical = &first->module;
+	first->n_same++;
 }
 
 void modules_remove(struct modules *modules, struct known *k)

@@ -58,14 +58,21 @@ static void make_files(void)
 	}
 }
 
-static struct module *map(struct modules *modules, int i)
+/* minor: of the device that the kernel reports. */
+static struct module *map_from(struct modules *modules, int i, uint32_t minor)
 {
 	const struct event_mapping mapping = { .start = (uint64_t)(i + 1) << 20,
 					       .end = (uint64_t)(i + 2) << 20,
+					       .minor = minor,
 					       .inode = (uint64_t)i + 1000,
 					       .path = path_of(i) };
 
 	return modules_get(modules, (uint32_t)getpid(), &mapping);
+}
+
+static struct module *map(struct modules *modules, int i)
+{
+	return map_from(modules, i, 0);
 }
 
 static bool resolves(struct modules *modules, struct module *module)
@@ -89,7 +96,7 @@ static size_t count_open(struct module *const *all)
 static void test_unused_files_are_closed(struct modules *modules)
 {
 	static struct module *all[FILES];
-	struct module *closed, *next;
+	struct module *closed, *next, *other;
 	size_t n;
 
 	for (int i = 0; i < FILES; i++)
@@ -135,6 +142,13 @@ static void test_unused_files_are_closed(struct modules *modules)
 	modules_park(modules);
 	CHECK(!all[0]->object && module_fd(all[0]) < 0, "no longer mapped");
 	CHECK(resolves(modules, map(modules, 0)), "and mapped again");
+
+	/* In another container, the same file is reported with another device. */
+	CHECK(map(modules, 1) == all[1] && module_fd(all[1]) >= 0 && !all[1]->object,
+	      "held again, and not needed so far");
+	other = map_from(modules, 1, 1);
+	CHECK(other != all[1] && resolves(modules, other), "the same file is needed elsewhere");
+	CHECK(module_canonical(other) == all[1] && resolves(modules, all[1]), "both are one file");
 }
 
 /* A recorder that is late opens a file only when a sample needs it. */
