@@ -125,7 +125,7 @@ tar -c --no-recursion -T "$dir/files" 2>/dev/null | tar -x -C "$root" || exit 1
 ln -sf mawk "$root/usr/bin/awk"
 ln -sf dash "$root/usr/bin/sh"
 cp /etc/passwd /etc/group "$root/etc/"
-git ls-files -zco --exclude-standard tests agent/source schema | tar -c --null -T - | tar -x -C "$root/offwind" || exit 1
+git ls-files -zco --exclude-standard tests agent/source schema deploy | tar -c --null -T - | tar -x -C "$root/offwind" || exit 1
 cp "$BUILD/offwind" "$root/offwind/build/"
 prebuilt=$root/offwind/prebuilt
 mkdir -p "$prebuilt"/{stacks,short}

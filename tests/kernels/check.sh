@@ -201,21 +201,6 @@ unshare -m sh -c "mount -t tmpfs none /sys/kernel/btf && exec '$offwind' record 
 setpriv --reuid 65534 --regid 65534 --clear-groups "$offwind" record -d 1 -o /dev/null 2>"$dir/log"
 [ $? = 1 ] && grep -q root "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "without rights: $(cat "$dir/log")"
 
-echo "== capabilities instead of root"
-paranoid=$(cat /proc/sys/kernel/perf_event_paranoid)
-echo 2 >/proc/sys/kernel/perf_event_paranoid
-"$PREBUILT/target" spin >/dev/null & busy=$! # else only offwind may run
-capable() {
-	setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=+bpf,+perfmon --ambient-caps=+bpf,+perfmon \
-		"$offwind" record -a -F 99 -d 300ms -o /dev/null 2>"$dir/log"
-}
-(ulimit -l unlimited && capable) || fail "CAP_BPF and CAP_PERFMON do not do: $(cat "$dir/log")"
-(ulimit -l 64 && capable)
-[ $? = 1 ] && grep -q 'ulimit -l' "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "a low limit of locked memory: $(cat "$dir/log")"
-echo "$paranoid" >/proc/sys/kernel/perf_event_paranoid
-kill $busy
-wait $busy 2>/dev/null
-
 echo "== accounts of $runs recordings"
 python3 - "$dir"/stats.*.json <<'PY' || fail "the accounts"
 import json, sys

@@ -184,7 +184,7 @@ static void test_labels_compare(struct history *h)
 		  "no time");
 	check_has(h, "/api/v1/top?" FIRST "&base_to=@1600000000", 400,
 		  "base_to is not after base_from", "an empty base");
-	check_has(h, "/api/v1/top?" FIRST "&b%d=1", 400, "there is no argument", "no argument");
+	check_has(h, "/api/v1/top?" FIRST "&b%d=1", 400, "takes no argument", "no argument");
 }
 
 static void test_timeline_of_a_function(struct history *h)
