@@ -358,6 +358,7 @@ install: all
 	install -D -m 644 deploy/offwind.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/offwind.fish
 	install -D -m 644 deploy/offwind.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/offwind.conf
 	install -D -m 644 deploy/offwind.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/offwind.socket
+	install -D -m 644 deploy/perf-event-paranoid.conf $(DESTDIR)$(PREFIX)/lib/systemd/system/offwind.service.d/perf-event-paranoid.conf
 	sed 's,/usr/bin/offwind,$(PREFIX)/bin/offwind,' deploy/offwind.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/offwind.service
 	install -d $(DESTDIR)$(PREFIX)/include/offwind $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
 	for h in $(PUBLIC_H); do sed 's,#include "unwinder/,#include "offwind/,' $$h >$(DESTDIR)$(PREFIX)/include/offwind/$${h##*/} || exit 1; done
@@ -373,12 +374,12 @@ uninstall:
 	cd $(DESTDIR)$(PREFIX) && rm -f bin/offwind bin/perf_to_profile share/man/man1/offwind.1 share/man/man1/perf_to_profile.1 \
 	  share/man/man8/offwind-daemon.8 share/man/man5/offwind.conf.5 \
 	  share/bash-completion/completions/offwind share/zsh/site-functions/_offwind share/fish/vendor_completions.d/offwind.fish share/doc/offwind/page-licences.txt \
-	  lib/offwind/offwind_sqlite.so lib/offwind/libunwind-offwind.so lib/systemd/system/offwind.service lib/systemd/system/offwind.socket lib/sysusers.d/offwind.conf \
+	  lib/offwind/offwind_sqlite.so lib/offwind/libunwind-offwind.so lib/systemd/system/offwind.service lib/systemd/system/offwind.socket lib/systemd/system/offwind.service.d/perf-event-paranoid.conf lib/sysusers.d/offwind.conf \
 	  include/offwind/dynamic.h $(PUBLIC_H:unwinder/%=include/offwind/%) $(patsubst $(LIB)/man3/%,share/man/man3/%,$(wildcard $(LIB)/man3/*.3))
 	cd $(DESTDIR)$(LIBDIR) && rm -f pkgconfig/liboffwind.pc liboffwind.so liboffwind.so.$(ABI) liboffwind.so.$(VERSION) liboffwind.a \
 	  liboffwind-dynamic.so liboffwind-dynamic.so.1 liboffwind-dynamic.a
 	! cmp -s deploy/offwind.conf $(DESTDIR)/etc/offwind/offwind.conf || { rm $(DESTDIR)/etc/offwind/offwind.conf && rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/offwind; }
-	cd $(DESTDIR)$(PREFIX) && for d in include/offwind lib/offwind share/doc/offwind; do [ ! -d $$d ] || rmdir --ignore-fail-on-non-empty $$d; done
+	cd $(DESTDIR)$(PREFIX) && for d in include/offwind lib/offwind lib/systemd/system/offwind.service.d share/doc/offwind; do [ ! -d $$d ] || rmdir --ignore-fail-on-non-empty $$d; done
 
 # Debian's packages.  OBJECTS: a build directory whose object files are taken instead of new ones, for tests.
 DEB_DIR ?= $(BUILD)/deb

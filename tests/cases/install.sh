@@ -16,7 +16,7 @@ make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 
 bin=$dir/root/usr/bin
 # library.sh tests the library.
 [ "$(cd "$dir/root" && find . \( -type f -o -type l \) ! -path './usr/include/*' ! -path '*/man3/*' ! -name 'liboffwind*' | sort | paste -sd' ')" = \
-	"./etc/offwind/offwind.conf ./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/lib/systemd/system/offwind.service ./usr/lib/systemd/system/offwind.socket ./usr/lib/sysusers.d/offwind.conf ./usr/share/bash-completion/completions/offwind ./usr/share/doc/offwind/page-licences.txt ./usr/share/fish/vendor_completions.d/offwind.fish ./usr/share/man/man1/offwind.1 ./usr/share/man/man1/perf_to_profile.1 ./usr/share/man/man5/offwind.conf.5 ./usr/share/man/man8/offwind-daemon.8 ./usr/share/zsh/site-functions/_offwind" ] || fail "installed: $(find "$dir/root")"
+	"./etc/offwind/offwind.conf ./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/lib/systemd/system/offwind.service ./usr/lib/systemd/system/offwind.service.d/perf-event-paranoid.conf ./usr/lib/systemd/system/offwind.socket ./usr/lib/sysusers.d/offwind.conf ./usr/share/bash-completion/completions/offwind ./usr/share/doc/offwind/page-licences.txt ./usr/share/fish/vendor_completions.d/offwind.fish ./usr/share/man/man1/offwind.1 ./usr/share/man/man1/perf_to_profile.1 ./usr/share/man/man5/offwind.conf.5 ./usr/share/man/man8/offwind-daemon.8 ./usr/share/zsh/site-functions/_offwind" ] || fail "installed: $(find "$dir/root")"
 [ "$("$bin/offwind" --version)" = "offwind $(sed -n 's/^VERSION := //p' Makefile)" ] || fail "--version"
 
 echo "== the manual pages"

@@ -22,6 +22,8 @@ chmod 755 "$dir"
 install -m 755 "$BUILD/offwind" "$dir/offwind"
 # systemd reads them without a complaint, with a program that exists.
 mkdir "$dir/units" && cp deploy/offwind.service deploy/offwind.socket "$dir/units" && sed -i "s,/usr/bin/offwind,$dir/offwind," "$dir/units/offwind.service"
+mkdir "$dir/units/offwind.service.d" && cp deploy/perf-event-paranoid.conf "$dir/units/offwind.service.d"
+[ "$(grep -v '^#' deploy/perf-event-paranoid.conf | paste -sd' ')" = "[Service] CapabilityBoundingSet=CAP_SYS_ADMIN" ] || fail "the drop-in gives more"
 systemd-analyze verify --man=no "$dir/units/offwind.service" "$dir/units/offwind.socket" >"$dir/log" 2>&1 && [ ! -s "$dir/log" ] || fail "systemd-analyze verify: $(cat "$dir/log")"
 # What is served, is served on this machine only, and for members of a group that is made.
 socket=$(sed -n '/^\[Socket\]/,$p' deploy/offwind.socket)

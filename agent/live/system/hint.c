@@ -51,6 +51,20 @@ static rlim_t locked_memory(void)
 	return getrlimit(RLIMIT_MEMLOCK, &limit) ? RLIM_INFINITY : limit.rlim_cur;
 }
 
+/* Return kernel.perf_event_paranoid, or 0 if it cannot be read. */
+static int paranoid(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/perf_event_paranoid", "re");
+	int value = 0;
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%d", &value) != 1)
+		value = 0;
+	(void)fclose(file);
+	return value;
+}
+
 const char *live_hint(int err)
 {
 	switch (err < 0 ? -err : err) {
@@ -61,6 +75,10 @@ const char *live_hint(int err)
 			       "`offwind doctor` says what else may be missing)";
 		return "; run as root (`offwind doctor` says what else may be missing)";
 	case EACCES:
+		if (paranoid() > 2)
+			return "; kernel.perf_event_paranoid is above 2: this kernel gives perf "
+			       "events "
+			       "only to root with CAP_SYS_ADMIN then, and with 2 also without";
 		return "; run as root (`offwind doctor` says what else may be missing)";
 	case ENOSYS:
 		return "; this kernel was built without it";
