@@ -27,6 +27,7 @@ int microhttpd_load(struct microhttpd *out)
 		FUNCTION("MHD_destroy_response", destroy),
 		FUNCTION("MHD_suspend_connection", suspend),
 		FUNCTION("MHD_resume_connection", resume),
+		FUNCTION("MHD_get_connection_info", info),
 #undef FUNCTION
 	};
 	void *library = dlopen("libmicrohttpd.so.12", RTLD_NOW | RTLD_LOCAL);

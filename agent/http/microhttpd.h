@@ -20,6 +20,7 @@ struct microhttpd {
 	__typeof__(&MHD_destroy_response) destroy;
 	__typeof__(&MHD_suspend_connection) suspend;
 	__typeof__(&MHD_resume_connection) resume;
+	__typeof__(&MHD_get_connection_info) info;
 };
 
 /* Load the library, for good. -ENOENT after reporting that it is not installed. */

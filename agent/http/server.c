@@ -8,6 +8,7 @@
 #include "agent/role/sandbox.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,8 +27,10 @@ enum {
 	IDLE_S = 30,		  /* a connection that does nothing for so long is closed */
 	CONNECTION_BYTES = 65536, /* of memory for one, with its headers */
 	BODY_MAX = 65536,
+	SHORT_REPLY = 65536,
 	WAITING_MAX = 64, /* requests that wait for their samples */
 };
+#define UNSENT_MAX (UINT64_C(256) << 20) /* bytes of replies that clients have not read */
 /* How long a request waits for the window that was ended for it. */
 #define WINDOW_WAIT_NS UINT64_C(5000000000)
 #define MEMORY_MAX     (UINT64_C(2) << 30)
@@ -37,15 +40,18 @@ enum {
 struct exchange {
 	char *body;
 	size_t body_size;
-	bool begun, too_long;
+	bool too_long;
 	bool waited;		 /* for its samples */
+	bool left;		 /* the client closed the connection meanwhile */
 	uint64_t until_ns;	 /* CLOCK_MONOTONIC: when its samples are taken */
 	uint64_t from_ns, to_ns; /* since 1970 */
+	uint64_t unsent;	 /* bytes of the reply */
 };
 
 struct waiting {
 	struct MHD_Connection *connection; /* NULL: not in use */
 	struct exchange *exchange;
+	int fd; /* of the connection, which owns it */
 };
 
 struct serving {
@@ -55,7 +61,8 @@ struct serving {
 	struct api free[SERVER_SOCKETS * THREADS]; /* not in use by a thread */
 	size_t n_free;
 	struct waiting waiting[WAITING_MAX];
-	struct history *clock; /* of the thread that looks at the waiting requests */
+	_Atomic uint64_t unsent; /* bytes of all replies */
+	struct history *clock;	 /* of the thread that looks at the waiting requests */
 };
 
 struct listener {
@@ -153,7 +160,7 @@ static enum MHD_Result reply_text(const struct serving *s, struct MHD_Connection
 }
 
 /* Send the file of a reply, which is closed in each case. */
-static enum MHD_Result reply_file(const struct serving *s, struct MHD_Connection *c,
+static enum MHD_Result reply_file(struct serving *s, struct MHD_Connection *c, struct exchange *e,
 				  struct http_reply *reply)
 {
 	struct MHD_Response *r = NULL;
@@ -165,8 +172,19 @@ static enum MHD_Result reply_file(const struct serving *s, struct MHD_Connection
 	if (!fflush(reply->out) && !ferror(reply->out))
 		fd = dup(fileno(reply->out));
 	(void)fclose(reply->out);
-	if (fd >= 0 && !fstat(fd, &st))
+	if (fd >= 0 && !fstat(fd, &st)) {
+		uint64_t size = (uint64_t)st.st_size, others = atomic_fetch_add(&s->unsent, size);
+
+		/* Short replies, such as those about health, are always given. */
+		if (size > SHORT_REPLY && others + size > UNSENT_MAX) {
+			(void)atomic_fetch_sub(&s->unsent, size);
+			(void)close(fd);
+			return reply_text(s, c, MHD_HTTP_SERVICE_UNAVAILABLE,
+					  "too many replies wait for their clients");
+		}
+		e->unsent = size;
 		r = s->mhd.from_fd((size_t)st.st_size, fd);
+	}
 	if (!r) {
 		if (fd >= 0)
 			(void)close(fd);
@@ -222,6 +240,7 @@ static void give_api(struct serving *s, const struct api *api)
 static bool wait_for_samples(struct serving *s, struct MHD_Connection *c, struct exchange *e,
 			     uint32_t seconds)
 {
+	const union MHD_ConnectionInfo *info = s->mhd.info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
 	bool room = false;
 
 	(void)pthread_mutex_lock(&s->lock);
@@ -233,7 +252,7 @@ static bool wait_for_samples(struct serving *s, struct MHD_Connection *c, struct
 		e->from_ns = clock_ns(CLOCK_REALTIME);
 		e->to_ns = e->from_ns + (uint64_t)seconds * 1000000000;
 		e->until_ns = now_ns() + (uint64_t)seconds * 1000000000;
-		s->waiting[i] = (struct waiting){ c, e };
+		s->waiting[i] = (struct waiting){ c, e, info ? info->connect_fd : -1 };
 		s->mhd.suspend(c);
 	}
 	(void)pthread_mutex_unlock(&s->lock);
@@ -241,7 +260,7 @@ static bool wait_for_samples(struct serving *s, struct MHD_Connection *c, struct
 }
 
 /* Answer a request that is complete. */
-static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c,
+static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c, struct exchange *e,
 			      const struct http_request *request)
 {
 	struct api api = take_api(s);
@@ -257,7 +276,7 @@ static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c,
 	if (api.history)
 		give_api(s, &api);
 	if (reply.status == 200)
-		return reply_file(s, c, &reply);
+		return reply_file(s, c, e, &reply);
 	if (reply.out)
 		(void)fclose(reply.out);
 	return reply_text(s, c, reply.status, reply.error);
@@ -277,13 +296,13 @@ static enum MHD_Result complete(const struct listener *l, struct MHD_Connection 
 	char from[32], to[32];
 	uint32_t seconds;
 
+	if (e->left)
+		return MHD_NO;
 	if (refused)
 		return reply_text(s, c, refused,
 				  refused == MHD_HTTP_UNAUTHORIZED ? "a token is required"
 				  : refused == MHD_HTTP_FORBIDDEN  ? "this is not for other sites"
 								  : "this host is not served here");
-	if (e->too_long)
-		return reply_text(s, c, MHD_HTTP_CONTENT_TOO_LARGE, "the request is too long");
 	/* Two are added below. */
 	if (s->mhd.values(c, MHD_GET_ARGUMENT_KIND, NULL, NULL) > HTTP_ARGUMENTS - 2)
 		return reply_text(s, c, MHD_HTTP_URI_TOO_LONG, "there are too many arguments");
@@ -300,7 +319,7 @@ static enum MHD_Result complete(const struct listener *l, struct MHD_Connection 
 		r.arguments[r.n_arguments++] = (struct http_argument){ "from", from };
 		r.arguments[r.n_arguments++] = (struct http_argument){ "to", to };
 	}
-	return answer(s, c, &r);
+	return answer(s, c, e, &r);
 }
 
 /* Add a part of the body. */
@@ -319,42 +338,65 @@ static void take_body(struct exchange *e, const char *data, size_t size)
 	e->body[e->body_size] = '\0';
 }
 
+/* Return whether a request says that its body will be too long; the body is not read then. */
+static bool says_too_long(const struct listener *l, struct MHD_Connection *c)
+{
+	const char *size = l->serving->mhd.value(c, MHD_HEADER_KIND, "Content-Length");
+
+	return size && strtoull(size, NULL, 10) > BODY_MAX;
+}
+
 static enum MHD_Result take(void *ctx, struct MHD_Connection *c, const char *path,
 			    const char *method, const char *version, const char *data, size_t *size,
 			    void **state)
 {
+	const struct listener *l = ctx;
 	struct exchange *e = *state;
 
 	(void)version;
 	if (!e) {
-		*state = calloc(1, sizeof(*e));
-		return *state ? MHD_YES : MHD_NO;
+		*state = e = calloc(1, sizeof(*e));
+		return !e		     ? MHD_NO
+		       : says_too_long(l, c) ? reply_text(l->serving, c, MHD_HTTP_CONTENT_TOO_LARGE,
+							  "the request is too long")
+					     : MHD_YES;
 	}
 	if (*size) {
 		take_body(e, data, *size);
 		*size = 0;
-		return MHD_YES;
+		/* A body that comes in pieces of its own sizes may have no end: close the connection. */
+		return e->too_long ? MHD_NO : MHD_YES;
 	}
-	return complete(ctx, c, e, method, path);
+	return complete(l, c, e, method, path);
 }
 
 static void forget(void *ctx, struct MHD_Connection *c, void **state,
 		   enum MHD_RequestTerminationCode why)
 {
 	struct exchange *e = *state;
+	struct serving *s = ctx;
 
-	(void)ctx;
 	(void)c;
 	(void)why;
-	if (e)
+	if (e) {
+		(void)atomic_fetch_sub(&s->unsent, e->unsent);
 		free(e->body);
+	}
 	free(e);
 	*state = NULL;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
-/* Go on with the requests whose samples are there, or do not come. */
+/* Return whether the client closed its end; libmicrohttpd does not look at a suspended connection. */
+static bool has_left(const struct waiting *w)
+{
+	struct pollfd end = { .fd = w->fd, .events = POLLRDHUP };
+
+	return poll(&end, 1, 0) == 1 && end.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+/* Go on with the requests whose samples are there, or do not come, or are not wanted any more. */
 static void look_at_waiting(struct serving *s)
 {
 	uint64_t now = now_ns(), newest = 0;
@@ -363,7 +405,15 @@ static void look_at_waiting(struct serving *s)
 	for (size_t i = 0; i < WAITING_MAX; i++) {
 		struct waiting *w = &s->waiting[i];
 
-		if (!w->connection || now < w->exchange->until_ns)
+		if (!w->connection)
+			continue;
+		w->exchange->left = has_left(w);
+		if (w->exchange->left) {
+			s->mhd.resume(w->connection);
+			w->connection = NULL;
+			continue;
+		}
+		if (now < w->exchange->until_ns)
 			continue;
 		if (atomic_load(&s->server->shared->flush_ns) < w->exchange->until_ns)
 			atomic_store(&s->server->shared->flush_ns, w->exchange->until_ns);
@@ -415,7 +465,7 @@ static int start(struct serving *s, struct listener *l)
 			  MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNECTIONS,
 			  MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)IDLE_S,
 			  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-			  MHD_OPTION_NOTIFY_COMPLETED, forget, NULL, MHD_OPTION_ARRAY,
+			  MHD_OPTION_NOTIFY_COMPLETED, forget, s, MHD_OPTION_ARRAY,
 			  tls ? secure : secure + 2, MHD_OPTION_END)) {
 		log_error("%s: cannot be served", l->socket->host);
 		return -EIO;

@@ -151,6 +151,11 @@ WAIT_MAX=60 until_or_dead $prometheus is_scraped || fail "Prometheus has $(scrap
 kill $prometheus
 wait $prometheus
 
+echo "== clients that misuse it"
+server=$(pgrep -P $daemon offwind-server)
+timeout 300 python3 tests/live/daemon_clients.py "$socket" "$port" "$server" || fail "hostile clients"
+[ "$(pgrep -P $daemon offwind-server)" = "$server" ] || fail "the server ended: $(cat "$dir/log")"
+
 echo "== what is recorded changes while it records"
 group=$(awk '{ for (i = 1; i < NF; i++) if ($i == "-" && $(i + 1) == "cgroup2") { print $5; exit } }' /proc/self/mountinfo)
 cp "$dir/prog" "$dir/other"
