@@ -88,8 +88,11 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		processes_label(p->processes, options->rules);
 	p->contexts.processes = p->processes;
 	p->contexts.opener = p->opener;
-	/* Numbers of users in a recording may be those of another machine. */
-	if (options->live)
+	/*
+	 * Numbers of users in a recording may be those of another machine. A capture file has them
+	 * without names, and its profile is the same whenever it is made.
+	 */
+	if (options->live && !options->keep_files)
 		p->users.opener = p->opener;
 	if (!err)
 		err = generated_new(p->processes, p->opener, options->live, &p->generated);

@@ -48,7 +48,7 @@ done
 [ -z "$(sort "$dir"/{offwind,liboffwind0,liboffwind-dynamic1,liboffwind-dev} | uniq -d)" ] || fail "in two packages: $(sort "$dir"/{offwind,lib*} | uniq -d)"
 control() { dpkg-deb -f "$dir"/deb/offwind_"$version"_*.deb "$1"; }
 [[ " $(control Depends)," == *" libmicrohttpd12,"* && " $(control Depends)," == *" libsqlite3-0 "* ]] || fail "Depends: $(control Depends)"
-[ "$(control Recommends)" = libdebuginfod1 ] || fail "Recommends: $(control Recommends)"
+[ "$(control Recommends)" = "libcurl4, libdebuginfod1" ] || fail "Recommends: $(control Recommends)"
 # dlopen takes them by these names.
 for so in $(grep -rhoE '"lib[a-z]+\.so\.[0-9]+"' agent/http agent/opener | tr -d '"' | sort -u); do
 	package=$(dpkg -S "*/$so" 2>/dev/null | sed 's/:.*//' | head -n 1)
