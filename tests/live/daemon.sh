@@ -163,14 +163,16 @@ cp "$dir/prog" "$dir/other"
 roles() { pgrep -P $daemon | sort | xargs; }
 settings() { printf '%s\n' '[record]' 'rotate = 2' 'event = cpu-clock' "$@" >"$dir/short"; kill -HUP $daemon; }
 changed() { [ "$(grep -c 'the settings have changed:' "$dir/log")" = "$1" ]; }
-value() { curl -s --unix-socket "$socket" "http://localhost/api/v1/top?n=1&type=cpu&$1" | grep -oE '"value": *[0-9]+' | grep -oE -m 1 '[0-9]+'; }
-# Print each window after one, with the period of its samples (0: they differ), and how many are of another program.
+# Print the sum of CPU time, and the number of samples.
+values() { curl -s --unix-socket "$socket" "http://localhost/api/v1/top?n=1&type=cpu&$1" | python3 -c 'import json, sys; top = json.load(sys.stdin); print(top["value"], top["samples"])'; }
+# Print each window after one, with the period of its samples (0: they differ), and how much is of another program. A
+# sample that came late may have an earlier time than its window.
 kinds() { # window comm
 	local id start end n all mine
-	sqlite3 -cmd ".timeout 10000" -separator ' ' "$history" "SELECT id, start_ns, end_ns, n_samples FROM windows WHERE id > $1 ORDER BY id" |
-		while read -r id start end n; do
-			all=$(value "from=${start}ns&to=${end}ns")
-			mine=$(value "from=${start}ns&to=${end}ns&comm=$2")
+	sqlite3 -cmd ".timeout 10000" -separator ' ' "$history" "SELECT id, start_ns, end_ns FROM windows WHERE id > $1 ORDER BY id" |
+		while read -r id start end; do
+			read -r all n < <(values "from=${start}ns&to=${end}ns")
+			read -r mine _ < <(values "from=${start}ns&to=${end}ns&comm=$2")
 			[ "$n" = 0 ] || echo "$id $((all % n ? 0 : all / n)) $((all - mine))"
 		done
 }
@@ -191,7 +193,7 @@ if [ -n "$group" ] && mkdir "$group/offwind-$$.slice" 2>/dev/null; then
 	until_or_dead $daemon changed 2 || fail "a unit: $(cat "$dir/log")"
 	last=$(newest)
 	mkdir "$group/offwind-$$.slice/offwind-$$-later.service" && echo $other >"$group/offwind-$$.slice/offwind-$$-later.service/cgroup.procs"
-	is_recorded() { [ "$(value "comm=other&from=$1ns")" -gt 0 ]; }
+	is_recorded() { [ "$(values "comm=other&from=$1ns" | cut -d' ' -f1)" -gt 0 ]; }
 	began=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT end_ns FROM windows WHERE id = $last")
 	until_or_dead $daemon is_recorded $began || fail "a unit that began later is not recorded"
 	kinds $((last + 1)) other >"$dir/kinds"
