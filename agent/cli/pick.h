@@ -24,7 +24,7 @@ struct pick { /* all zero: every sample */
 		uint64_t ns;
 		double fraction;
 	} begin, end;
-	uint64_t from_ns, to_ns; /* of a history, since 1970; 0: not given */
+	uint64_t from_ns, to_ns;	 /* of a history, since 1970; 0: not given */
 	const char *pids, *tids, *comms; /* comma-separated, one must match; NULL: all; borrowed */
 	/*
 	 * The bounds in the recording that pick_begin was called for, on its clock; end_ns is

@@ -23,6 +23,6 @@ struct ranking_json {
  * type.
  */
 void ranking_json_print(const struct stacks *stacks, size_t type, const struct ranking *ranking,
-		       const struct ranking_json *options, FILE *out);
+			const struct ranking_json *options, FILE *out);
 
 #endif
