@@ -138,7 +138,7 @@ static int print_table(const struct stacks *s, size_t type, char **paths, int n_
 						     .n_paths = n_paths,
 						     .base = o->base,
 						     .n = o->top,
-						     .by_total = o->by_total };
+						     .sort = o->by_total ? "total" : "self" };
 
 			json.counted = count_samples(s, &json.n_samples);
 			ranking_json_print(s, type, &r, &json, out);

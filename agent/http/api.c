@@ -339,11 +339,11 @@ static int64_t count_samples(const struct stacks *s)
 void api_top(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	const char *by = http_argument(r, "by"), *sort = http_argument(r, "sort");
-	struct ranking_json options = { .by_total = sort && !strcmp(sort, "total") };
+	struct ranking_json options = { .sort = sort ? sort : "self" };
 	struct ranking ranking = { .by = RANKING_SYMBOL };
 	size_t n_words = sizeof(ranking_words) / sizeof(ranking_words[0]), i = 0;
 	uint64_t n = 30;
-	bool by_change = sort && !strcmp(sort, "change");
+	bool by_total = !strcmp(options.sort, "total"), by_change = !strcmp(options.sort, "change");
 	char base[BASE_NAME];
 	struct api_profile p;
 	int err;
@@ -356,7 +356,7 @@ void api_top(struct api *api, const struct http_request *r, struct http_reply *r
 				"container, stop, unit, service, exe, user and host");
 		return;
 	}
-	if (sort && strcmp(sort, "self") != 0 && !options.by_total && !by_change) {
+	if (strcmp(options.sort, "self") != 0 && !by_total && !by_change) {
 		(void)http_fail(reply, 400, "sort is self, total or change, not '%.40s'", sort);
 		return;
 	}
@@ -371,9 +371,9 @@ void api_top(struct api *api, const struct http_request *r, struct http_reply *r
 	if (err) {
 		(void)api_failed(reply, err);
 	} else {
-		ranking_sort(&ranking, by_change	  ? RANKING_BY_CHANGE
-				       : options.by_total ? RANKING_BY_TOTAL
-							  : RANKING_BY_SELF);
+		ranking_sort(&ranking, by_change  ? RANKING_BY_CHANGE
+				       : by_total ? RANKING_BY_TOTAL
+						  : RANKING_BY_SELF);
 		options.counted = stacks_find_type(p.stacks, "samples") < p.stacks->n_types;
 		options.n_samples = count_samples(p.stacks);
 		ranking_json_print(p.stacks, p.type, &ranking, &options, reply->out);

@@ -159,7 +159,8 @@ static void test_top_compares(struct history *h)
 		   "/api/v1/top?" FIRST
 		   "&sort=change&n=1&base_from=@1700000010&base_to=@1700000020",
 		   200);
-	CHECK(strstr(text, "_percent\":40,") && !strstr(text, "main"),
+	CHECK(strstr(text, "\"sort\":\"change\"") && strstr(text, "_percent\":40,") &&
+		      !strstr(text, "main"),
 	      "what changed most comes first");
 	free(text);
 	text = ask(h, "/api/v1/top?" FIRST, 200);

@@ -68,7 +68,7 @@ static void put_head(const struct stacks *s, size_t type, const struct ranking *
 	(void)fputs(",\"unit\":", out);
 	json_text(out, s->types[type].unit);
 	(void)fprintf(out, ",\"value\":%" PRId64 ",\n\"by\":\"%s\",\"sort\":\"%s\",\n", r->total,
-		      kinds[r->by], o->by_total ? "total" : "self");
+		      kinds[r->by], o->sort);
 }
 
 /* Write a value and its share: ,"self":12,"self_percent":3.5 */

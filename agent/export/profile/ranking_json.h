@@ -13,7 +13,7 @@ struct ranking_json {
 	int n_paths;
 	const char *base;  /* the profile that they are compared with; NULL: none */
 	size_t n;	   /* most rows; 0: all */
-	bool by_total;	   /* rows are ordered by their total, else by their own share */
+	const char *sort;  /* what the rows are ordered by: "self", "total", "change" */
 	bool counted;	   /* n_samples is known */
 	int64_t n_samples; /* without those of the base */
 };
