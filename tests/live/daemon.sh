@@ -265,6 +265,9 @@ wait $daemon || fail "exit $?: $(cat "$dir/log")"
 [ -z "$(sums)" ] || fail "sums of windows: $(sums)"
 waiting=$(sqlite3 "$history" "SELECT sum(n) FROM counters WHERE what = 'waiting'")
 echo "waiting at the end: $waiting"
+# The samples that went into windows before a worker died are not lost.
+said=$(sed -n 's/.*captured [0-9]* = unwound .* + lost \([0-9]*\).*/\1/p' "$dir/log" | tail -n 1)
+[ "${said:-999999}" -le "$(sqlite3 "$history" "SELECT sum(n) FROM counters WHERE what = 'lost'")" ] || fail "says that $said are lost: $(tail -n 5 "$dir/log")"
 [ "$waiting" = 0 ] || fail "$waiting that fired are not settled at the end: $(sqlite3 "$history" "SELECT window, what, reason, n FROM counters WHERE what <> 'stop'")"
 
 echo "== killed, and begun again"

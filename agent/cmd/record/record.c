@@ -331,6 +331,8 @@ static uint64_t say_result(const struct recorder *r, uint64_t n_written, bool ra
 		log_info("%s", text);
 	if (r->pipeline) {
 		pipeline_total(r->pipeline, &total);
+		if (o->history)
+			record_history_total(&r->history, &total);
 		accounting_text(&total, text, sizeof(text));
 		if (sums)
 			log_info("%s", text);

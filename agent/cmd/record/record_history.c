@@ -97,6 +97,15 @@ static void take_off(struct accounting *a, const struct accounting *before)
 	}
 }
 
+void record_history_total(const struct record_history *h, struct accounting *total)
+{
+	struct accounting before = h->before.accounting;
+
+	take_off(total, &before);
+	before.captured = before.sideband_lost = 0; /* these are told of all workers */
+	accounting_add(total, &before);
+}
+
 /* Write the counters of a window into out, and return their number. */
 static size_t counters_of(const struct record_counts *c, struct history_counter *out)
 {

@@ -31,6 +31,11 @@ int record_history_new(const char *path, struct record_history *out);
 void record_history_begin(struct record_history *h, bool again);
 /* When a window ends: set the profile's times since 1970, and what fired since the last window. */
 void record_history_count(struct record_history *h, struct source *source, struct profile *profile);
+/*
+ * Let the counts of a worker that follows others be those of the whole recording: what was lost with a
+ * worker is only what no window has.
+ */
+void record_history_total(const struct record_history *h, struct accounting *total);
 /* writer_options.take: add a window. ctx is the struct record_history. */
 int record_history_take(void *ctx, const struct profile *profile, int fd);
 
