@@ -34,7 +34,7 @@ TEST_PACKAGES := \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
 	swi-prolog-core perl chromium curl graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd \
-	debhelper dpkg-dev lintian python3-yaml prometheus
+	build-essential debhelper dpkg-dev lintian python3-yaml prometheus
 
 # The two commands that do it all use every CPU, unless they were told how many.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -383,7 +383,7 @@ uninstall:
 
 # Debian's packages.  OBJECTS: a build directory whose object files are taken instead of new ones, for tests.
 DEB_DIR ?= $(BUILD)/deb
-DEB_PACKAGES := debhelper dpkg-dev lintian
+DEB_PACKAGES := build-essential debhelper dpkg-dev lintian
 deb: tree := $(DEB_DIR)/offwind-$(VERSION)
 deb: deps
 	$(call install-packages,$(DEB_PACKAGES))

@@ -6,9 +6,11 @@ import { createRequire } from 'node:module'
 import fs from 'node:fs'
 import http from 'node:http'
 import path from 'node:path'
+import { pathToFileURL } from 'node:url'
 
 const require = createRequire(path.resolve(process.argv[2], 'x.js'))
-const { Validator } = require('@seriousme/openapi-schema-validator')
+// This one is an ES module, which Debian's node cannot require.
+const { Validator } = await import(pathToFileURL(require.resolve('@seriousme/openapi-schema-validator')))
 const { Ajv2020 } = require('ajv/dist/2020.js')
 const formats = require('ajv-formats')
 const YAML = require('yaml')

@@ -202,7 +202,7 @@ static void test_a_period_is_merged_when_all_of_it_is_old(void)
 	CHECK(start % (10 * MINUTE) == 0, "a period begins");
 	add_windows(h, start, 61, NULL);
 	CHECK(keep_all(h, &defaults, start + 6 * HOUR + 10 * MINUTE - 1) == 0, "not yet");
-	CHECK(keep_all(h, &defaults, start + 6 * HOUR + 10 * MINUTE) == 1, "now");
+	CHECK(keep_all(h, &defaults, start + 6 * HOUR + 10 * MINUTE) > 0, "now");
 	CHECK(db_count("SELECT count(*) FROM windows") == 2, "but the next one");
 	history_close(h);
 	db_remove();
@@ -578,6 +578,7 @@ static void test_a_full_disk_changes_nothing(void)
 		     " FROM filling; END") == SQLITE_OK,
 	      "deleting needs space");
 	limit_pages(h, 0);
+	h->step_ns = HOUR; /* all in one step */
 	CHECK(history_keep(h, &defaults, START + DAY) == -ENOSPC, "it is full");
 	CHECK(db_count("SELECT count(*) FROM windows WHERE level = 0") == 100 &&
 		      db_count(counted) == counters,
