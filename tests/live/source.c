@@ -191,7 +191,7 @@ static const struct known *find(const struct state *state, uint32_t pid, uint64_
 
 static bool apart; /* record in a process of its own (agent/live/capture.h) */
 static struct capture *capture;
-static pid_t capturing;
+static pid_t capturing, supervising;
 
 /* Open the live source, in this process or in another. */
 static int open_source(const struct source_live_options *options, struct source **out, char *error)
@@ -209,6 +209,13 @@ static int open_source(const struct source_live_options *options, struct source 
 		capture_serve(capture, &live, NULL);
 		_exit(0);
 	}
+	supervising = fork();
+	if (!supervising) { /* it holds what a worker gives up */
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		capture_keep(capture);
+		for (;;)
+			(void)pause();
+	}
 	capture_use(capture, getpid());
 	return source_live_open(options, out, error);
 }
@@ -220,6 +227,8 @@ static void close_source(struct source *source)
 		return;
 	capture_free(capture);
 	capture_use(NULL, 0);
+	(void)kill(supervising, SIGKILL);
+	(void)waitpid(supervising, NULL, 0);
 	CHECK(waitpid(capturing, NULL, 0) == capturing, "the capture process ends with its worker");
 	capture = NULL;
 }
