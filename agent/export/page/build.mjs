@@ -2,7 +2,7 @@
 // three pieces of text, between which every page has its title and its profile.
 //   usage: node build.mjs PAGE-DIRECTORY NODE_MODULES PARTS.H LICENCES.TXT HASHES.JSON
 // HASHES.JSON gets what the daemon's page has to allow, which shows this page in a frame.
-import { escape, fail, fill, hash, literal, unclosed } from "./embed.mjs";
+import { check, escape, fail, fill, hash, literal } from "./embed.mjs";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import vm from "node:vm";
@@ -65,7 +65,7 @@ function stylesAdded(code) {
 const code = libraries.map(l => l.code.replace(/^\/\/# sourceMappingURL=.*$/m, "")).join("\n;\n");
 const scripts = { libraries: code, model: own("model.js"), script: own("page.js") };
 const style = own("theme.css") + own("page.css");
-unclosed(Object.values(scripts), style);
+check(Object.values(scripts), style);
 
 const licenceText = licences();
 const hashes = {

@@ -1,6 +1,7 @@
 // agent/export/page/embed.mjs: what the pages that are built into the program have in common: hashes for
 // their security policies, and C strings.
 import { createHash } from "node:crypto";
+import { Script } from "node:vm";
 
 export function fail(text) {
 	console.error(`page: ${text}`);
@@ -12,11 +13,18 @@ export const hash = text => `'sha256-${createHash("sha256").update(text, "utf8")
 
 export const escape = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-// Check that scripts and style do not end the elements that they stand in.
-export function unclosed(scripts, style) {
-	for (const text of scripts)
+// Check that scripts and style do not end the elements that they stand in, and that the scripts can be parsed: they are
+// compiled, not run. A browser would leave out one that cannot.
+export function check(scripts, style) {
+	for (const text of scripts) {
 		if (/<\/script|<!--/i.test(text))
 			fail("a script ends its own element");
+		try {
+			new Script(text);
+		} catch (error) {
+			fail(`a script cannot be parsed: ${error.stack.split("\n").slice(1, 3).join(" ")}: ${error.message}`);
+		}
+	}
 	if (/<\/style/i.test(style))
 		fail("the style ends its own element");
 }

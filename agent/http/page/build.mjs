@@ -1,7 +1,7 @@
 // agent/http/page/build.mjs: combines page.html, the styles and the scripts into the daemon's page.
 //   usage: node build.mjs PAGE-DIRECTORY THEME.CSS HASHES.JSON PAGE.H
 // HASHES.JSON: what the flame graph's page runs.
-import { fill, hash, literal, unclosed } from "../../export/page/embed.mjs";
+import { check, fill, hash, literal } from "../../export/page/embed.mjs";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -11,7 +11,7 @@ const own = name => readFileSync(join(directory, name), "utf8");
 // The scripts, each after those that it needs.
 const scripts = ["state.js", "show.js", "daemon.js", "charts.js", "samples.js", "panels.js", "tables.js", "page.js"].map(own);
 const style = readFileSync(theme, "utf8") + own("page.css");
-unclosed(scripts, style);
+check(scripts, style);
 const page = fill(own("page.html"), { style, scripts: scripts.map(text => `<script>${text}</script>`).join("\n") });
 
 // Nothing but these scripts and styles runs, and requests go to the daemon only. The flame graph is in a frame that has

@@ -39,9 +39,9 @@ const Panels = (() => {
 			return;
 		const stops = new URLSearchParams(q);
 		stops.set("by", "stop");
-		const ends = new URLSearchParams(time);
-		ends.set("key", "stop");
-		const [counters, top, reasons] = await Promise.all([load("panel", "/api/v1/counters", time), load("stops", "/api/v1/top", stops), load("reasons", "/api/v1/labels", ends)]);
+		const meanings = new URLSearchParams(time);
+		meanings.set("key", "stop");
+		const [counters, top, reasons] = await Promise.all([load("panel", "/api/v1/counters", time), load("stops", "/api/v1/top", stops), load("reasons", "/api/v1/labels", meanings)]);
 		const meaning = { ...Object.fromEntries(reasons.values.map(one => [one.value, one.meaning])), ...MEANING };
 		const sum = what => Object.values(counters[what] || {}).reduce((a, b) => a + b, 0), fired = sum("fired");
 		const stop = Object.entries(counters.stop || {}).sort((a, b) => b[1] - a[1]), ended = sum("stop");
