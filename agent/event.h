@@ -82,6 +82,18 @@ static inline uint64_t event_alloc_bytes(const struct event_alloc *alloc, uint64
 	return (uint64_t)((unsigned __int128)bytes * alloc->objects / EVENT_OBJECT);
 }
 
+/*
+ * The wait that a sample stands for, and others like it. The sample's period is the whole time until
+ * the thread ran again.
+ */
+struct event_wait {
+	uint64_t n;	   /* how many waits; 0: the sample is no wait, or nothing is known of it */
+	uint64_t runnable; /* the part of the period after the thread was woken */
+	uint32_t waker_pid, waker_tid; /* who woke it; 0: an interrupt, or not known */
+	const char *waker; /* the name of that thread, or EVENT_INTERRUPT; NULL: not known */
+};
+#define EVENT_INTERRUPT "[interrupt]"
+
 struct event_freed {
 	uint64_t id;
 	uint64_t bytes; /* freed bytes; if less than event_alloc.size, the rest stays allocated */
@@ -123,6 +135,7 @@ struct event_sample {
 	uint32_t uid;
 	uint32_t ns_pid; /* the process id in its own pid namespace; 0: not known */
 	struct event_alloc alloc;
+	struct event_wait wait;
 	/*
 	 * Start time since boot of the process; 0: not known. Together, pid and start time are
 	 * unique until the next boot.

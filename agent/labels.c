@@ -12,21 +12,11 @@
 enum { RULES_MAX = 256 };
 
 /* The labels that rules apply to, but for those of the programs themselves, which have dots. */
-static const char *const own[] = { "pid",
-				   "tid",
-				   "thread",
-				   "comm",
-				   "exe",
-				   "user",
-				   "host",
-				   "cgroup",
-				   "unit",
-				   "user_unit",
-				   "slice",
-				   "container_id",
-				   "container_runtime",
-				   "pod",
-				   "qos" };
+static const char *const own[] = {
+	"pid",	"tid",	  "thread", "comm",	 "exe",	  "user",	  "waker",
+	"host", "cgroup", "unit",   "user_unit", "slice", "container_id", "container_runtime",
+	"pod",	"qos"
+};
 
 struct rule {
 	enum label_rule kind;

@@ -25,6 +25,7 @@
 #include "bpf/scratch.h"
 #include "bpf/stack_copy.h"
 #include "bpf/thread.h"
+#include "bpf/wait_pace.h"
 
 struct tick { /* why a program runs, and what it captures */
 	__u32 event;
@@ -34,6 +35,7 @@ struct tick { /* why a program runs, and what it captures */
 	__u32 flags;
 	__u32 skip; /* innermost kernel frames to leave out, because they belong to the capture */
 	__u64 period;
+	__u64 now_ns; /* for waits: when the program began */
 	/*
 	 * For allocations: capture the thread as it was when it called the function that has just
 	 * returned. called_ip is 0 otherwise.
@@ -138,8 +140,15 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	}
 	if (!passes(id, task, cpu, count))
 		return 0;
-	if (tick->flags & CAPTURE_OFF_CPU)
+	if (tick->flags & CAPTURE_OFF_CPU) {
 		add(&count->off_cpu, 1);
+		period = wait_begins(task, tick->now_ns, fallback);
+		if (!period) {
+			add(&count->off_cpu_skipped, 1);
+			add(&count->filtered_period, 1);
+			return 0;
+		}
+	}
 	if (tick->paced) {
 		period = paced_period(tick->event);
 		if (!period) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * bpf/off_cpu.h: the programs on sched_switch, which capture threads that begin to wait and report
- * when they run again; a part of capture.bpf.c.
+ * when they run again, and on sched_waking, which see who wakes them; a part of capture.bpf.c.
  */
 #ifndef BPF_OFF_CPU_H
 #define BPF_OFF_CPU_H
@@ -18,19 +18,37 @@ struct {
 	__type(value, struct capture_waiting);
 } off_cpu SEC(".maps");
 
+/* Where an entry is put together: it is too large for the stack. One element for each CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct capture_waiting);
+} wait_entry SEC(".maps");
+
 /*
- * Report to the agent that the wait of thread tid, which began at since_ns, ended at time_ns. If
- * time_ns is 0, the end cannot be observed.
+ * Report to the agent that a wait ended at time_ns. If time_ns is 0, the end cannot be observed.
  */
-static __always_inline void tell_end(__u32 tid, __u64 since_ns, __u64 time_ns,
+static __always_inline void tell_end(struct capture_waiting *waiting, __u64 time_ns,
 				     struct capture_counters *count)
 {
-	struct capture_wake wake = {
-		.magic = CAPTURE_WAKE_MAGIC, .tid = tid, .since_ns = since_ns, .time_ns = time_ns
-	};
+	struct capture_wait_site *site = wait_site(waiting->site);
+	struct capture_wake *wake = &waiting->wake;
+	__u64 us = (time_ns - wake->began_ns) >> 10;
 
-	if (put(&wake, sizeof(wake), 0))
+	wake->time_ns = time_ns;
+	if (time_ns && site) {
+		wait_took(site, us);
+		if (waiting->limit_us && us >= waiting->limit_us)
+			wake->n = 1;
+		wake->others = site->others;
+		wake->others_blocked_ns = site->others_blocked_ns;
+		wake->others_runnable_ns = site->others_runnable_ns;
+	}
+	if (put(wake, sizeof(*wake), 0))
 		add(&count->wakes_lost, 1);
+	else if (time_ns && site)
+		site->others = site->others_blocked_ns = site->others_runnable_ns = 0;
 }
 
 /*
@@ -39,26 +57,73 @@ static __always_inline void tell_end(__u32 tid, __u64 since_ns, __u64 time_ns,
  * occurs because the kernel does not report every switch to a thread. Such a thread has run since
  * its wait ended; its own clock (sum_exec_runtime) says for how long.
  */
-static __always_inline void woken(struct task_struct *task, bool leaves,
-				  struct capture_counters *count)
+static __always_inline void wait_over(struct task_struct *task, bool leaves, __u64 now_ns,
+				      struct capture_counters *count)
 {
-	__u32 tid = BPF_CORE_READ(task, pid);
+	__u32 tid = task->pid;
 	struct capture_waiting *waiting;
-	__u64 since_ns, time_ns, ran_ns = 0;
+	__u64 began_ns, time_ns, ran_ns = 0;
 
-	if (!tid) /* the idle thread */
+	/* The idle thread and those of the kernel are not captured. */
+	if (!tid || task->flags & PF_KTHREAD || !wait_ends(tid, now_ns))
 		return;
 	waiting = bpf_map_lookup_elem(&off_cpu, &tid);
 	if (!waiting)
 		return;
-	since_ns = waiting->since_ns;
-	time_ns = bpf_ktime_get_ns();
+	began_ns = waiting->wake.began_ns;
+	time_ns = now_ns;
 	if (leaves) {
-		ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime) - waiting->ran_ns;
+		ran_ns = task->se.sum_exec_runtime - waiting->ran_ns;
 		add(&count->wakes_unseen, 1);
 	}
+	tell_end(waiting, ran_ns < time_ns - began_ns ? time_ns - ran_ns : began_ns, count);
 	(void)bpf_map_delete_elem(&off_cpu, &tid);
-	tell_end(tid, since_ns, ran_ns < time_ns - since_ns ? time_ns - ran_ns : since_ns, count);
+}
+
+/*
+ * Return whether the current thread has nothing to do with what runs: an interrupt came while the
+ * CPU was idle or ran the thread's own code. (An exception counts as one. An interrupt that comes
+ * during a system call is not told apart from it.)
+ */
+static __always_inline bool in_interrupt(bool fallback)
+{
+	struct task_struct *task = current_task(fallback);
+	struct pt_regs *regs;
+	__u64 call = 0;
+
+	if (!bpf_get_current_pid_tgid())
+		return true;
+	if (BPF_CORE_READ(task, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
+		return false;
+	regs = thread_regs(task, fallback);
+	/* The kernel sets orig_rax to -1 if no system call was its entry. */
+	return !bpf_probe_read_kernel(&call, sizeof(call), &regs->orig_rax) && call == ~0ull;
+}
+
+/* Handle that a thread is made ready to run, by the current thread or by an interrupt. */
+static __always_inline int on_waking(struct task_struct *task, bool fallback)
+{
+	__u32 tid = task->pid;
+	struct capture_wait_slot *slot = wait_slot(tid);
+	struct capture_waiting *waiting;
+	__u64 id;
+
+	if (slot && slot->tid == tid && !slot->captured) {
+		if (slot->limit_us && slot->since_ns && !slot->woken_ns)
+			slot->woken_ns = bpf_ktime_get_ns();
+		return 0;
+	}
+	waiting = bpf_map_lookup_elem(&off_cpu, &tid);
+	if (!waiting || waiting->wake.woken_ns)
+		return 0;
+	if (!in_interrupt(fallback)) {
+		id = bpf_get_current_pid_tgid();
+		waiting->wake.waker_pid = id >> 32;
+		waiting->wake.waker_tid = (__u32)id;
+		bpf_get_current_comm(waiting->wake.waker, sizeof(waiting->wake.waker));
+	}
+	waiting->wake.woken_ns = bpf_ktime_get_ns();
+	return 0;
 }
 
 /* Return the state of a task. Linux 5.14 renamed the field from state to __state. */
@@ -66,8 +131,7 @@ static __always_inline __u64 state_of(struct task_struct *task)
 {
 	struct task_struct___5_13 *old = (void *)task;
 
-	return bpf_core_field_exists(task->__state) ? BPF_CORE_READ(task, __state)
-						    : BPF_CORE_READ(old, state);
+	return bpf_core_field_exists(task->__state) ? task->__state : old->state;
 }
 
 /*
@@ -82,33 +146,47 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 	struct tick tick = { .event = off_cpu_event,
 			     .kind = CAPTURE_SCRATCH_SWITCH,
 			     .skip = 2, /* frames of this program and of its caller */
-			     .flags = CAPTURE_OFF_CPU };
-	struct capture_waiting waiting;
-	__u64 ips[2] = {};
-	__u32 tid;
+			     .flags = CAPTURE_OFF_CPU,
+			     .now_ns = bpf_ktime_get_ns() };
+	struct capture_waiting *waiting;
+	struct capture_wait_slot *slot;
+	__u64 ips[2] = {}, since_ns;
+	__u32 tid = prev->pid, zero = 0;
 
 	if (!count)
 		return 0;
-	woken(next, false, count);
-	if (BPF_CORE_READ(prev, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) ||
-	    !BPF_CORE_READ(prev, pid))
+	wait_over(next, false, tick.now_ns, count);
+	if (prev->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) || !tid)
 		return 0;
-	woken(prev, true, count);
-	if (preempt || !BPF_CORE_READ(prev, mm) ||
-	    !(state_of(prev) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
+	wait_over(prev, true, tick.now_ns, count);
+	if (preempt || !prev->mm || !(state_of(prev) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
 		return 0;
 	add(&count->fired, 1);
 	/* Linux 5.10 lists the program's own frame twice. */
 	if (fallback && bpf_get_stack(ctx, ips, sizeof(ips), 0) == sizeof(ips) && ips[0] == ips[1])
 		tick.skip = 3;
-	waiting.since_ns = capture(ctx, &tick, count, fallback);
-	if (!waiting.since_ns)
+	since_ns = capture(ctx, &tick, count, fallback);
+	waiting = since_ns ? bpf_map_lookup_elem(&wait_entry, &zero) : NULL;
+	if (!waiting)
 		return 0;
-	waiting.ran_ns = BPF_CORE_READ(prev, se.sum_exec_runtime);
-	tid = BPF_CORE_READ(prev, pid);
+	__builtin_memset(waiting, 0, sizeof(*waiting));
+	waiting->wake.magic = CAPTURE_WAKE_MAGIC;
+	waiting->wake.tid = tid;
+	waiting->wake.since_ns = since_ns;
+	waiting->wake.n = 1;
+	waiting->ran_ns = prev->se.sum_exec_runtime;
+	slot = wait_slot(tid);
+	if (slot && slot->tid == tid) {
+		slot->captured = 1;
+		waiting->wake.n = slot->n;
+		waiting->site = slot->site;
+		waiting->limit_us = slot->limit_us;
+	}
+	/* The capture took time, in which the thread did not wait yet. */
+	waiting->wake.began_ns = bpf_ktime_get_ns();
 	/* The table is full: nobody will see this thread wake up, so report that now. */
-	if (bpf_map_update_elem(&off_cpu, &tid, &waiting, BPF_ANY))
-		tell_end(tid, waiting.since_ns, 0, count);
+	if (bpf_map_update_elem(&off_cpu, &tid, waiting, BPF_ANY))
+		tell_end(waiting, 0, count);
 	return 0;
 }
 
@@ -122,6 +200,18 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(fallback_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	return on_switch(ctx, preempt, prev, next, true);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(capture_waking, struct task_struct *task)
+{
+	return on_waking(task, false);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(fallback_waking, struct task_struct *task)
+{
+	return on_waking(task, true);
 }
 
 #endif

@@ -67,6 +67,8 @@ __u32 wake_asked = 0;
 
 /* Samples a second of a paced event on one CPU; may be a few more. The agent sets this. */
 __u32 pace_samples = 0;
+/* Waits that are captured in a second on one CPU; may be a few more. The agent sets this. */
+__u32 wait_rate = 0;
 /* The filters that are on (enum capture_filter). The agent changes this while it records. */
 __u32 filters = 0;
 

@@ -64,6 +64,13 @@ static __always_inline bool user_regs(struct task_struct *task, struct pt_regs *
 	       !bpf_probe_read_kernel(regs, sizeof(*regs), end - FRED_PADDING - sizeof(*regs));
 }
 
+/* Return where the user registers of the current thread are, to read single ones. */
+static __always_inline struct pt_regs *thread_regs(struct task_struct *task, bool fallback)
+{
+	return fallback ? (struct pt_regs *)(BPF_CORE_READ(task, stack) + KERNEL_STACK) - 1
+			: (void *)bpf_task_pt_regs(task);
+}
+
 /* Return the pid of a process in its own pid namespace, that is, the pid that it sees itself. */
 static __always_inline __u32 ns_pid(struct task_struct *leader)
 {

@@ -29,7 +29,7 @@
 
 #include <linux/types.h>
 
-#define CAPTURE_VERSION	       4u
+#define CAPTURE_VERSION	       5u
 #define CAPTURE_MAGIC	       (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory; version */
 #define CAPTURE_WAKE_MAGIC     (0x57574fu | CAPTURE_VERSION << 24) /* "OWW"; version */
 #define CAPTURE_FREE_MAGIC     (0x46574fu | CAPTURE_VERSION << 24) /* "OWF"; version */
@@ -54,6 +54,9 @@
 #define CAPTURE_CPUS_MAX	4096u	/* CPUs in the filter of one recording */
 #define CAPTURE_LIVE_MAX	262144u /* captured allocations live at once */
 #define CAPTURE_INTERVAL_MAX	(1ull << 36) /* bytes, mean between two captured ones */
+#define CAPTURE_WAIT_SLOTS	16384u	     /* a power of two; see struct capture_wait_slot */
+#define CAPTURE_WAIT_BUCKETS	32u	     /* of lengths of waits: powers of two */
+#define CAPTURE_WAIT_SHIFT	14u	     /* a captured wait stands for at most 2^14 */
 
 enum capture_flag {
 	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode, else in the kernel */
@@ -85,10 +88,11 @@ struct capture_head {
 	__u16 event; /* index in the agent's list of events */
 	__u32 pid;   /* thread group; pid and tid are those of the initial pid namespace */
 	__u32 tid;
-	__u32 ns_pid;		  /* thread group, numbered in its own pid namespace */
-	__u32 interrupted_len;	  /* bytes; 0: there is no second stack */
-	__u64 time_ns;		  /* CLOCK_MONOTONIC */
-	__u64 period;		  /* in the event's unit, for example ns for cpu-clock */
+	__u32 ns_pid;	       /* thread group, numbered in its own pid namespace */
+	__u32 interrupted_len; /* bytes; 0: there is no second stack */
+	__u64 time_ns;	       /* CLOCK_MONOTONIC */
+	/* In the event's unit, for example ns for cpu-clock; of a wait: struct capture_wake has it. */
+	__u64 period;
 	__u64 cgroup_id;	  /* in the cgroup2 hierarchy */
 	__u64 process_start_ns;	  /* CLOCK_BOOTTIME; pid and start time identify a process */
 	__u64 regs[CAPTURE_REGS]; /* x86_64, by DWARF number; 7 is rsp, 16 is rip */
@@ -113,13 +117,65 @@ struct capture_wake {
 	__u32 magic; /* CAPTURE_WAKE_MAGIC */
 	__u32 tid;
 	__u64 since_ns; /* time_ns of the record in which the wait began */
-	__u64 time_ns;	/* 0: the end of this wait cannot be observed */
+	/* When the wait began and ended; time_ns 0: the end of this wait cannot be observed. */
+	__u64 began_ns, time_ns;
+	__u64 woken_ns; /* when the thread was made ready to run; 0: not seen */
+	/*
+	 * How many waits like this one it stands for; and others of the same place that were not
+	 * captured, and were so long that nothing stands for them: their number and times.
+	 */
+	__u64 n, others, others_blocked_ns, others_runnable_ns;
+	/* Who woke it; both 0 if woken_ns is not: an interrupt. */
+	__u32 waker_pid, waker_tid;
+	char waker[CAPTURE_COMM]; /* the thread's name, NUL-terminated */
 };
 
 /* An entry of the table of waiting threads. The key is the tid. */
 struct capture_waiting {
-	__u64 since_ns; /* time_ns of the record in which the wait began */
-	__u64 ran_ns;	/* CPU time of the thread until then (sum_exec_runtime) */
+	struct capture_wake wake; /* as far as it is known */
+	__u64 ran_ns;		  /* CPU time of the thread until then (sum_exec_runtime) */
+	__u32 site;		  /* as in struct capture_wait_slot */
+	/* If the wait takes so many microseconds (of 1,024 ns), it stands only for itself; 0: always. */
+	__u32 limit_us;
+};
+
+/*
+ * What is known of a thread that began to wait, captured or not. Threads share CAPTURE_WAIT_SLOTS
+ * slots by their tids; the newest has the slot. So a slot of another thread says nothing.
+ */
+struct capture_wait_slot {
+	__u32 tid;
+	__u32 site;	/* index of the place where it waits, among struct capture_wait_site */
+	__u64 since_ns; /* when the wait began; 0: the thread does not wait */
+	__u64 woken_ns; /* when it was woken, if it is not captured and limit_us is set; 0: not yet */
+	__u32 n;	/* as in struct capture_wake: 1 / the chance to be captured */
+	__u32 limit_us; /* as in struct capture_waiting */
+	__u64 captured; /* 1: it is in the table of waiting threads */
+};
+
+/* What is known of the waits at one place (system call instruction) of one thread. */
+struct capture_wait_site {
+	__u32 tag;	/* of the place; another one may have had the entry before */
+	__u32 usual_us; /* how long waits take; 0: not known */
+	/* Waits that are counted with the next one that is captured; see struct capture_wake. */
+	__u64 others, others_blocked_ns, others_runnable_ns;
+};
+
+/*
+ * Which waits are captured on one CPU. Waits are told apart by how long those at the same place
+ * took before: 2^i microseconds (of 1,024 ns) for bucket i. Of a bucket below level, one wait in
+ * 2^(level - i) is captured, and stands for so many.
+ */
+struct capture_wait_pace {
+	__u64 since_ns; /* when the current second began; CLOCK_MONOTONIC */
+	__u64 captured; /* in the current second */
+	__u64 raise;	/* raise level when captured reaches this */
+	__u64 level;
+	__u64 begun[CAPTURE_WAIT_BUCKETS]; /* in the current second, by bucket */
+	/* Of n waits in a row of a bucket, one is captured, at random: pick. left are still to come. */
+	struct {
+		__u32 n, left, pick, reserved;
+	} rows[CAPTURE_WAIT_BUCKETS];
 };
 
 /* The allocation that a sample captured. */
@@ -208,14 +264,15 @@ struct capture_counters {
 	__u64 program_ns; /* time in which records were made, also those for which there was no room */
 	/* How the end of the stack was found; see enum capture_flag: */
 	__u64 top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
-	__u64 find_vma;	     /* calls of bpf_find_vma */
-	__u64 pids_overflow; /* children not followed, because the table of processes was full */
-	__u64 off_cpu;	     /* threads that began to wait and passed the filters */
-	__u64 wakes_unseen;  /* wait ends noticed only when the thread left its CPU again */
-	__u64 wakes_lost;    /* struct capture_wake not written, because the ring was full */
-	__u64 frees;	     /* struct capture_free written to the ring */
-	__u64 frees_lost;    /* struct capture_free not written, because the ring was full */
-	__u64 untracked;     /* captured allocations not in the table of live memory: it was full */
+	__u64 find_vma;	       /* calls of bpf_find_vma */
+	__u64 pids_overflow;   /* children not followed, because the table of processes was full */
+	__u64 off_cpu;	       /* threads that began to wait and passed the filters */
+	__u64 off_cpu_skipped; /* of these, not captured, because others stand for them */
+	__u64 wakes_unseen;    /* wait ends noticed only when the thread left its CPU again */
+	__u64 wakes_lost;      /* struct capture_wake not written, because the ring was full */
+	__u64 frees;	       /* struct capture_free written to the ring */
+	__u64 frees_lost;      /* struct capture_free not written, because the ring was full */
+	__u64 untracked; /* captured allocations not in the table of live memory: it was full */
 };
 
 /* The filters of a recording. A sample must pass every filter that is set. */
@@ -305,8 +362,10 @@ _Static_assert((CAPTURE_STACK_LIMIT + CAPTURE_PAGE - 1) / CAPTURE_PAGE + 1 <= CA
 	       "every page has a bit");
 _Static_assert(CAPTURE_PAGES_MAX <= CAPTURE_HOLE_WORDS * 64, "every page has a bit");
 _Static_assert(CAPTURE_KERNEL_MAX == CAPTURE_KERNEL_FRAMES * 8, "whole addresses");
-_Static_assert(sizeof(struct capture_wake) == 24, "no padding");
-_Static_assert(sizeof(struct capture_waiting) == 16, "the same on both sides");
+_Static_assert(sizeof(struct capture_wake) == 96, "no padding; no other record has this size");
+_Static_assert(sizeof(struct capture_waiting) == 112, "the same on both sides");
+_Static_assert(sizeof(struct capture_wait_slot) == 40, "the same on both sides");
+_Static_assert(sizeof(struct capture_wait_site) == 32, "the same on both sides");
 _Static_assert(sizeof(struct capture_alloc) == 32, "no padding");
 _Static_assert(sizeof(struct capture_free) == 32, "no padding");
 _Static_assert(sizeof(struct capture_question) == 16, "no padding; no other record has this size");

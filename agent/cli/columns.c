@@ -109,6 +109,7 @@ static const struct {
 	[RANKING_EXE] = { "PROGRAM", NULL, "programs" },
 	[RANKING_USER] = { "USER", NULL, "users" },
 	[RANKING_HOST] = { "HOST", NULL, "hosts" },
+	[RANKING_WAKER] = { "WAKER", NULL, "wakers" },
 };
 
 struct layout {

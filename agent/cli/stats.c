@@ -140,8 +140,10 @@ void stats_off_cpu_text(struct stats *stats, char *out, size_t size)
 	lost = c.off_cpu_uncaptured + c.no_room + c.unended;
 	(void)snprintf(out, size,
 		       "waits %" PRIu64 " = ended %" PRIu64 " + too short %" PRIu64
-		       " + still waiting at the end %" PRIu64 " + lost %" PRIu64,
-		       c.off_cpu, c.off_cpu_ended, c.off_cpu_short, c.still_waiting, lost);
+		       " + not sampled %" PRIu64 " + still waiting at the end %" PRIu64
+		       " + lost %" PRIu64,
+		       c.off_cpu, c.off_cpu_ended, c.off_cpu_short, c.off_cpu_skipped,
+		       c.still_waiting, lost);
 	put(out, size, "uncaptured", c.off_cpu_uncaptured, &separator);
 	put(out, size, "no_room", c.no_room, &separator);
 	put(out, size, "end_unknown", c.unended, &separator);
@@ -206,12 +208,14 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 		{ "begun", c.off_cpu },
 		{ "ended", c.off_cpu_ended },
 		{ "too_short", c.off_cpu_short },
+		{ "not_sampled", c.off_cpu_skipped },
 		{ "still_waiting", c.still_waiting },
 		{ "uncaptured", c.off_cpu_uncaptured },
 		{ "no_room", c.no_room },
 		{ "end_unknown", c.unended },
 	};
 	const struct field wakes[] = { { "seen_late", c.wakes_unseen },
+				       { "waker_unknown", c.unwoken },
 				       { "ring_full", c.wakes_lost } };
 	const struct field captured[] = { { "samples", c.captured },
 					  { "bytes", c.bytes },

@@ -93,7 +93,7 @@ static bool is_record_option(const char *name)
 		"cpu-budget", "pod",	   "unit",    "cpu",	     "freq",	   "event",
 		"uprobe",     "count",	   "off-cpu", "alloc",	     "max-frames", "stack-max",
 		"ring",	      "realtime",  "scan",    "no-demangle", "no-lines",   "no-inline",
-		"limit",      "debug-dir", "rotate",  "quiet",	     "verbose",
+		"limit",      "debug-dir", "rotate",  "quiet",	     "verbose",	   "wait-rate",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

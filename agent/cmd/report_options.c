@@ -58,7 +58,7 @@ static int take_by(void *to, const char *option, char *text)
 {
 	static const char *const bys[] = { "symbol", "module",	  "source", "pid",  "comm",
 					   "thread", "container", "stop",   "unit", "service",
-					   "exe",    "user",	  "host" };
+					   "exe",    "user",	  "host",   "waker" };
 	const char *by = !strcmp(text, "tid")		 ? "thread"
 			 : !strcmp(text, "container_id") ? "container"
 			 : !strcmp(text, "service.name") ? "service"
@@ -131,8 +131,8 @@ static const struct option_row option_rows[] = {
 	  .set = take_sort, AT(by_total) },
 	{ "--by", 0, "WHAT",
 	  "choose what a row is: symbol (default), module, source, pid, comm,\n"
-	  "thread, container, unit, service, exe, user, host, or stop (why\n"
-	  "stacks ended)",
+	  "thread, container, unit, service, exe, user, host, waker (who ended\n"
+	  "waits), or stop (why stacks ended)",
 	  .set = take_by, AT(by) },
 	{ "--sample-type", 0, "TYPE", OPTION_BESIDE, .set = option_text, AT(type) },
 	{ "--type", 0, "TYPE",

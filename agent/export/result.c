@@ -551,6 +551,8 @@ static int add_samples(struct adding *a)
 		types_values(&a->types, a->info, e->event,
 			     &(struct types_counts){ .n = e->n_samples,
 						     .value = e->value,
+						     .n_off_cpu = e->n_off_cpu,
+						     .runnable = e->runnable,
 						     .objects = e->objects,
 						     .live_objects = e->live_objects,
 						     .live = e->live },

@@ -322,6 +322,7 @@ static const char *const ranking_words[] = {
 	[RANKING_EXE] = "exe",
 	[RANKING_USER] = "user",
 	[RANKING_HOST] = "host",
+	[RANKING_WAKER] = "waker",
 };
 
 /* Return how many samples were taken, without those of the base. */
@@ -353,7 +354,7 @@ void api_top(struct api *api, const struct http_request *r, struct http_reply *r
 	if (i == n_words) {
 		(void)http_fail(reply, 400,
 				"by is one of symbol, module, source, pid, comm, thread, "
-				"container, stop, unit, service, exe, user and host");
+				"container, stop, unit, service, exe, user, host and waker");
 		return;
 	}
 	if (strcmp(options.sort, "self") != 0 && !by_total && !by_change) {

@@ -171,3 +171,35 @@ void live_captured_sample(const struct capture_head *head, uint64_t interval,
 		make_alloc(interval, &alloc, s);
 	}
 }
+
+/* Multiply, up to the largest number. */
+static uint64_t times(uint64_t value, uint64_t n)
+{
+	unsigned __int128 product = (unsigned __int128)value * n;
+
+	return product > INT64_MAX ? INT64_MAX : (uint64_t)product;
+}
+
+/*
+ * The wait's end becomes the sample's time. The length of the wait, times the waits that the sample
+ * stands for, and the length of the others that it is to be counted with become its period.
+ */
+void live_captured_wait(const struct live_waited *wait, struct event *event)
+{
+	const struct capture_wake *wake = &wait->wake;
+	const uint64_t began_ns = wake->began_ns, n = wake->n ? wake->n : 1;
+	struct event_sample *s = &event->sample;
+	const bool woken = wake->woken_ns >= began_ns && wake->woken_ns <= wake->time_ns;
+
+	event->time_ns = wake->time_ns;
+	s->period = times(wake->time_ns - began_ns, n) + wake->others_blocked_ns +
+		    wake->others_runnable_ns;
+	s->wait =
+		(struct event_wait){ .n = n + wake->others, .runnable = wake->others_runnable_ns };
+	if (!wake->woken_ns)
+		return;
+	s->wait.runnable += woken ? times(wake->time_ns - wake->woken_ns, n) : 0;
+	s->wait.waker_pid = wake->waker_pid;
+	s->wait.waker_tid = wake->waker_tid;
+	s->wait.waker = wake->waker_tid ? wake->waker : EVENT_INTERRUPT;
+}

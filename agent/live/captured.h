@@ -6,6 +6,7 @@
 #define AGENT_LIVE_CAPTURED_H
 
 #include "agent/event.h"
+#include "agent/live/wait.h"
 #include "schema/capture.h"
 
 #include <stdbool.h>
@@ -27,5 +28,10 @@ bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t 
  */
 void live_captured_sample(const struct capture_head *head, uint64_t interval,
 			  struct uw_region regions[LIVE_REGIONS_MAX], struct event *event);
+/*
+ * Complete the event of live_captured_sample for a wait that has ended, after it began. The event
+ * borrows the record.
+ */
+void live_captured_wait(const struct live_waited *wait, struct event *event);
 
 #endif

@@ -105,10 +105,10 @@ int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t 
 					       .slot = slot });
 }
 
-int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct capture_head *record)
+int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait)
 {
-	return push(queue, (struct live_item){
-				   .time_ns = time_ns, .order = SAMPLE_ORDER, .wait = record });
+	return push(queue,
+		    (struct live_item){ .time_ns = time_ns, .order = SAMPLE_ORDER, .wait = wait });
 }
 
 const struct live_item *live_queue_first(const struct live_queue *queue)

@@ -6,9 +6,8 @@
 #define AGENT_LIVE_EVENT_QUEUE_H
 
 #include "agent/event.h"
+#include "agent/live/wait.h"
 #include "agent/time_heap.h"
-
-#include "schema/capture.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +24,7 @@ struct live_item {
 	const uint8_t *record; /* of a sample, in the ring */
 	uint64_t slot;	       /* the caller's number for the record */
 	/* The sample of a thread that waited, from malloc. record is NULL then. */
-	struct capture_head *wait;
+	struct live_waited *wait;
 };
 
 struct live_queue {	       /* all zero: an empty queue */
@@ -41,8 +40,8 @@ void live_queue_read(const struct event *queued, struct event *out);
 /* Add a sample whose record stays in the ring. -ENOMEM. */
 int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,
 		      uint64_t slot);
-/* Add the sample of a wait. Takes ownership of record, except on failure. -ENOMEM. */
-int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct capture_head *record);
+/* Add the sample of a wait. Takes ownership of it, except on failure. -ENOMEM. */
+int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait);
 
 /* Return the first item without removing it; NULL: the queue is empty. */
 const struct live_item *live_queue_first(const struct live_queue *queue);

@@ -165,6 +165,7 @@ static void pack_sample(struct packing *p, struct event_sample *s)
 	s->kernel_ips = pack(p, s->kernel_ips, s->n_kernel_ips * sizeof(*s->kernel_ips));
 	s->user_ips = pack(p, s->user_ips, s->n_user_ips * sizeof(*s->user_ips));
 	s->name = pack_text(p, s->name);
+	s->wait.waker = pack_text(p, s->wait.waker);
 	s->read = NULL;
 	s->read_ctx = NULL;
 }

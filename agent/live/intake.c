@@ -188,26 +188,25 @@ static int begin_wait(struct live *live, const struct capture_head *head, uint32
 }
 
 /*
- * Queue the sample of a wait that ended at time_ns, or only count the wait if it was shorter than
- * off_cpu_min_ns. The length of the wait becomes the sample's period, and its end the sample's
- * time. Takes ownership of head, also on failure.
+ * Queue the sample of a wait whose end is in wait->wake, or only count the wait if it was shorter
+ * than off_cpu_min_ns. Takes ownership of wait, also on failure.
  */
-static int end_wait(struct live *live, struct capture_head *head, uint64_t time_ns,
-		    uint64_t *counter)
+static int end_wait(struct live *live, struct live_waited *wait, uint64_t *counter)
 {
+	const uint64_t began_ns = wait->wake.began_ns, time_ns = wait->wake.time_ns;
+	struct live_tally_cpu *tally = live_tally_of(&live->tally, wait->head.cpu);
 	int err;
 
-	if (time_ns <= head->time_ns || time_ns - head->time_ns < live->off_cpu_min_ns) {
-		live_tally_of(&live->tally, head->cpu)->off_cpu_short++;
-		free(head);
+	if (time_ns <= began_ns || time_ns - began_ns < live->off_cpu_min_ns) {
+		tally->off_cpu_short++;
+		free(wait);
 		return 0;
 	}
 	++*counter;
-	head->period = time_ns - head->time_ns;
-	head->time_ns = time_ns;
-	err = live_queue_wait(&live->queue, time_ns, head);
+	tally->unwoken += !wait->wake.woken_ns;
+	err = live_queue_wait(&live->queue, time_ns, wait);
 	if (err)
-		free(head);
+		free(wait);
 	return err;
 }
 
@@ -217,15 +216,18 @@ static int end_wait(struct live *live, struct capture_head *head, uint64_t time_
  */
 static int take_wake(struct live *live, const struct capture_wake *wake)
 {
-	struct capture_head *head = live_off_cpu_end(&live->off_cpu, wake->tid, wake->since_ns);
+	struct live_waited *wait = live_off_cpu_end(&live->off_cpu, wake->tid, wake->since_ns);
+	struct live_tally_cpu *tally;
 
-	if (!head)
+	if (!wait)
 		return 0;
+	tally = live_tally_of(&live->tally, wait->head.cpu);
+	wait->wake = *wake;
+	wait->wake.waker[CAPTURE_COMM - 1] = '\0';
 	if (wake->time_ns)
-		return end_wait(live, head, wake->time_ns,
-				&live_tally_of(&live->tally, head->cpu)->ended);
-	live_tally_of(&live->tally, head->cpu)->unended++;
-	free(head);
+		return end_wait(live, wait, &tally->ended);
+	tally->unended++;
+	free(wait);
 	return 0;
 }
 
@@ -310,17 +312,19 @@ static int scan_ring(struct live *live)
  */
 static int end_all_off_cpu(struct live *live)
 {
-	struct capture_head *head;
+	struct live_waited *wait;
 	int err = 0;
 
-	while (!err && (head = live_off_cpu_any(&live->off_cpu))) {
-		if (live_bpf_is_off_cpu(live->bpf, head->tid, head->time_ns)) {
-			err = end_wait(live, head, live->stopped_ns,
-				       &live_tally_of(&live->tally, head->cpu)->still_waiting);
+	while (!err && (wait = live_off_cpu_any(&live->off_cpu))) {
+		struct live_tally_cpu *tally = live_tally_of(&live->tally, wait->head.cpu);
+
+		if (live_bpf_is_off_cpu(live->bpf, wait->head.tid, wait->head.time_ns,
+					live->stopped_ns, &wait->wake)) {
+			err = end_wait(live, wait, &tally->still_waiting);
 			continue;
 		}
-		live_tally_of(&live->tally, head->cpu)->unended++;
-		free(head);
+		tally->unended++;
+		free(wait);
 	}
 	return err;
 }

@@ -65,9 +65,12 @@ static bool take(struct live *live, uint64_t now, struct event *event)
 		live->held = item.event;
 		live_queue_read(item.event, event);
 	} else {
-		const struct capture_head *head = item.wait ? item.wait : (const void *)item.record;
+		const struct capture_head *head =
+			item.wait ? &item.wait->head : (const void *)item.record;
 
 		live_captured_sample(head, live->alloc_interval, live->regions, event);
+		if (item.wait)
+			live_captured_wait(item.wait, event);
 		live->held_wait = item.wait;
 		if (!item.wait) {
 			live->held_slot = item.slot;

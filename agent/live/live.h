@@ -19,8 +19,8 @@
  *
  * For the threads that began to wait, at the end of the stream:
  *
- *   off_cpu = off_cpu_ended + off_cpu_short + still_waiting + off_cpu_uncaptured + no_room +
- *             unended
+ *   off_cpu = off_cpu_ended + off_cpu_short + still_waiting + off_cpu_skipped +
+ *             off_cpu_uncaptured + no_room + unended
  *
  * A thread that exits has woken up before.
  */
@@ -52,7 +52,9 @@ struct live_counters {
 	uint64_t off_cpu;
 	uint64_t off_cpu_ended;	     /* delivered, with the time until the thread ran again */
 	uint64_t still_waiting;	     /* delivered; still waiting when recording ended */
+	uint64_t off_cpu_skipped;    /* not captured, because others stand for them */
 	uint64_t off_cpu_uncaptured; /* not captured: ring_full or unreadable */
+	uint64_t unwoken;	     /* of off_cpu_ended: it was not seen when they were woken */
 	uint64_t wakes_unseen;	     /* ends noticed only when the thread left its CPU again */
 	uint64_t wakes_lost;	     /* ends not recorded, because the ring was full */
 	/* Of the captured allocations: */

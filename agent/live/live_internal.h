@@ -48,9 +48,9 @@ struct live {
 
 	struct live_slots slots; /* of the records in the ring */
 	/* What the last call of live_next returned; released by the next call: */
-	uint64_t held_slot;		/* the sample's slot; UINT64_MAX: none */
-	struct event *held;		/* the event */
-	struct capture_head *held_wait; /* the sample of a thread that waited */
+	uint64_t held_slot;	       /* the sample's slot; UINT64_MAX: none */
+	struct event *held;	       /* the event */
+	struct live_waited *held_wait; /* the sample of a thread that waited */
 
 	uint64_t drained_ns, horizon_ns, last_ns;
 	/*

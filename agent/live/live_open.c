@@ -141,6 +141,8 @@ static int open_bpf(struct live *live, const struct source_live_options *options
 						.ring_bytes = options->ring_bytes,
 						.events = &live->events,
 						.alloc_interval = options->alloc_interval,
+						.wait_rate = options->wait_rate ? options->wait_rate
+										: LIVE_WAIT_RATE,
 						.filters = live_filters_of(options),
 						.possible = options->changes ? CHANGEABLE : 0,
 						.threads = options->n_tids != 0,

@@ -37,6 +37,7 @@ struct live_tally_cpu live_tally_sum(const struct live_tally *tally, int cpu)
 		sum.unended += tally->cpus[i].unended;
 		sum.off_cpu += tally->cpus[i].off_cpu;
 		sum.ended += tally->cpus[i].ended;
+		sum.unwoken += tally->cpus[i].unwoken;
 		sum.still_waiting += tally->cpus[i].still_waiting;
 		sum.stack_bytes += tally->cpus[i].stack_bytes;
 	}
@@ -83,7 +84,10 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 		.off_cpu = c.off_cpu,
 		.off_cpu_ended = seen.ended,
 		.still_waiting = seen.still_waiting,
-		.off_cpu_uncaptured = c.off_cpu > seen.off_cpu ? c.off_cpu - seen.off_cpu : 0,
+		.off_cpu_skipped = c.off_cpu_skipped,
+		.off_cpu_uncaptured = c.off_cpu > seen.off_cpu + c.off_cpu_skipped
+					      ? c.off_cpu - seen.off_cpu - c.off_cpu_skipped
+					      : 0,
 		.delivered = seen.delivered,
 		.waiting = c.captured > gone ? c.captured - gone : 0,
 		.cut = c.cut,
@@ -101,6 +105,8 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 		.find_vma = c.find_vma,
 		.pids_overflow = c.pids_overflow,
 		.wakes_unseen = c.wakes_unseen,
+		.unwoken =
+			seen.unwoken > seen.still_waiting ? seen.unwoken - seen.still_waiting : 0,
 		.wakes_lost = c.wakes_lost,
 		.frees = c.frees,
 		.frees_lost = c.frees_lost,

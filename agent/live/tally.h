@@ -12,6 +12,7 @@ struct live_tally_cpu { /* what the agent counted of one CPU's records */
 	uint64_t delivered, damaged, off_cpu_short, no_room, unended;
 	uint64_t off_cpu;	       /* records of beginning waits that arrived */
 	uint64_t ended, still_waiting; /* of these, delivered: see live.h */
+	uint64_t unwoken;	       /* of those: the wake-up was not seen */
 	uint64_t stack_bytes;	       /* user stack bytes of the delivered samples */
 };
 

@@ -16,7 +16,7 @@ static uint32_t find(const struct live_off_cpu *off_cpu, uint32_t tid)
 }
 
 /* Remove record i and return it. The last record moves to its place. */
-static struct capture_head *take(struct live_off_cpu *off_cpu, uint32_t i)
+static struct live_waited *take(struct live_off_cpu *off_cpu, uint32_t i)
 {
 	struct live_wait wait = off_cpu->threads[i];
 	uint32_t last = (uint32_t)--off_cpu->n;
@@ -27,48 +27,49 @@ static struct capture_head *take(struct live_off_cpu *off_cpu, uint32_t i)
 		off_cpu->threads[i] = off_cpu->threads[last];
 		uw_hash_renumber(&off_cpu->by_tid, hash_u64(0, off_cpu->threads[i].tid), last, i);
 	}
-	return wait.record;
+	return wait.waited;
 }
 
 int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *record,
 		       uint32_t size, int *unended)
 {
 	uint32_t i = find(off_cpu, record->tid);
-	void *copy;
+	struct live_waited *copy;
 
 	*unended = -1;
 	if (i != UW_HASH_NONE) {
-		struct capture_head *old = take(off_cpu, i);
+		struct live_waited *old = take(off_cpu, i);
 
-		*unended = (int)old->cpu;
+		*unended = (int)old->head.cpu;
 		free(old);
 	}
 	if (size > BYTES_MAX - off_cpu->bytes)
 		return -ENOSPC;
 	if (array_grow(off_cpu->threads, off_cpu->n, off_cpu->room))
 		return -ENOMEM;
-	copy = malloc(size);
+	copy = malloc(offsetof(struct live_waited, head) + size);
 	if (!copy ||
 	    uw_hash_add(&off_cpu->by_tid, hash_u64(0, record->tid), (uint32_t)off_cpu->n)) {
 		free(copy);
 		return -ENOMEM;
 	}
-	memcpy(copy, record, size);
+	copy->wake = (struct capture_wake){ .magic = 0 };
+	memcpy((uint8_t *)copy + offsetof(struct live_waited, head), record, size);
 	off_cpu->threads[off_cpu->n++] = (struct live_wait){ record->tid, size, copy };
 	off_cpu->bytes += size;
 	return 0;
 }
 
-struct capture_head *live_off_cpu_end(struct live_off_cpu *off_cpu, uint32_t tid, uint64_t since_ns)
+struct live_waited *live_off_cpu_end(struct live_off_cpu *off_cpu, uint32_t tid, uint64_t since_ns)
 {
 	uint32_t i = find(off_cpu, tid);
 
-	if (i == UW_HASH_NONE || off_cpu->threads[i].record->time_ns != since_ns)
+	if (i == UW_HASH_NONE || off_cpu->threads[i].waited->head.time_ns != since_ns)
 		return NULL;
 	return take(off_cpu, i);
 }
 
-struct capture_head *live_off_cpu_any(struct live_off_cpu *off_cpu)
+struct live_waited *live_off_cpu_any(struct live_off_cpu *off_cpu)
 {
 	return off_cpu->n ? take(off_cpu, (uint32_t)off_cpu->n - 1) : NULL;
 }
@@ -76,7 +77,7 @@ struct capture_head *live_off_cpu_any(struct live_off_cpu *off_cpu)
 void live_off_cpu_fini(struct live_off_cpu *off_cpu)
 {
 	while (off_cpu->n)
-		free(off_cpu->threads[--off_cpu->n].record);
+		free(off_cpu->threads[--off_cpu->n].waited);
 	free(off_cpu->threads);
 	uw_hash_fini(&off_cpu->by_tid);
 	*off_cpu = (struct live_off_cpu){ 0 };

@@ -8,10 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct live_waited {
+	struct capture_wake wake; /* how the wait ended */
+	struct capture_head head; /* the bytes after the head follow */
+};
+
 struct live_wait {
 	uint32_t tid;
-	uint32_t size;
-	struct capture_head *record; /* with the bytes after the head; owned */
+	uint32_t size;		    /* of the record: the head and the bytes after it */
+	struct live_waited *waited; /* owned */
 };
 
 struct live_off_cpu { /* all zero: empty */
@@ -32,10 +37,9 @@ int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *
  * Remove and return the record of the wait that began at since_ns. The caller frees it. NULL: it is
  * not stored.
  */
-struct capture_head *live_off_cpu_end(struct live_off_cpu *off_cpu, uint32_t tid,
-				      uint64_t since_ns);
+struct live_waited *live_off_cpu_end(struct live_off_cpu *off_cpu, uint32_t tid, uint64_t since_ns);
 /* Remove and return any record. The caller frees it. NULL: none is left. */
-struct capture_head *live_off_cpu_any(struct live_off_cpu *off_cpu);
+struct live_waited *live_off_cpu_any(struct live_off_cpu *off_cpu);
 void live_off_cpu_fini(struct live_off_cpu *off_cpu);
 
 #endif

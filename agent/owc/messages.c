@@ -294,6 +294,8 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 		return "a sample that stands for nothing";
 	if (s->alloc && (!s->alloc->id || !s->alloc->objects))
 		return "an allocation that stands for nothing";
+	if (s->wait && (!s->wait->n || s->wait->n > UINT32_MAX || s->wait->runnable > s->period))
+		return "a wait that cannot be";
 	e->type = EVENT_SAMPLE;
 	*to = (struct event_sample){ .event = (uint16_t)s->event,
 				     .cpu = s->cpu,
@@ -314,6 +316,15 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 						  .size = s->alloc->size,
 						  .objects = s->alloc->objects,
 						  .tracked = s->alloc->tracked };
+	if (s->wait) {
+		to->wait = (struct event_wait){ .n = s->wait->n,
+						.runnable = s->wait->runnable,
+						.waker_pid = s->wait->waker_pid,
+						.waker_tid = s->wait->waker_tid };
+		to->wait.waker = s->wait->waker.len ? event_text(o, &s->wait->waker) : NULL;
+		if (s->wait->waker.len && !to->wait.waker)
+			return "a wait that ended by no thread";
+	}
 	to->regs.known = s->regs_known;
 	for (size_t i = 0, n = 0; i < UW_REGS_MAX; i++)
 		if (s->regs_known >> i & 1)

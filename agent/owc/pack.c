@@ -162,6 +162,7 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 {
 	Offwind__Capture__Sample sample = OFFWIND__CAPTURE__SAMPLE__INIT;
 	Offwind__Capture__Alloc alloc = OFFWIND__CAPTURE__ALLOC__INIT;
+	Offwind__Capture__Wait wait = OFFWIND__CAPTURE__WAIT__INIT;
 	uint64_t regs[UW_REGS_MAX];
 
 	if (s->n_regions > OWC_REGIONS_MAX || s->n_kernel_ips > OWC_KERNEL_IPS_MAX)
@@ -202,6 +203,16 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 		alloc.objects = s->alloc.objects;
 		alloc.tracked = s->alloc.tracked;
 		sample.alloc = &alloc;
+	}
+	if (s->wait.n) {
+		const char *waker = s->wait.waker ? s->wait.waker : "";
+
+		wait.n = s->wait.n;
+		wait.runnable = s->wait.runnable;
+		wait.waker = owc_bytes(waker, strlen(waker));
+		wait.waker_pid = s->wait.waker_pid;
+		wait.waker_tid = s->wait.waker_tid;
+		sample.wait = &wait;
 	}
 	for (size_t i = 0; i < s->n_kernel_ips; i++)
 		remember_lookup(w, s->kernel_ips[i] - (i != 0));

@@ -222,6 +222,8 @@ int fold_add(struct fold *fold, const struct fold_sample *s)
 	entry->n_samples++;
 	if (!s->alloc.id)
 		entry->value += s->value;
+	entry->n_off_cpu += s->n_off_cpu;
+	entry->runnable += s->runnable;
 	if (!p->start_ns || s->time_ns < p->start_ns)
 		p->start_ns = s->time_ns;
 	if (s->time_ns > p->end_ns)

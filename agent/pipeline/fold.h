@@ -22,7 +22,8 @@ struct fold_sample {
 	const char *comm, *process_comm;
 	const char *labels[PROFILE_LABELS];
 	uint64_t cgroup_id, time_ns, value;
-	struct event_alloc alloc;  /* id 0: the sample is not an allocation */
+	struct event_alloc alloc;     /* id 0: the sample is not an allocation */
+	uint64_t n_off_cpu, runnable; /* as in the entry */
 	const uint32_t *locations; /* ids from fold_location; innermost first, kernel before user */
 	uint32_t n_locations, n_kernel;
 };

@@ -10,17 +10,21 @@
 #include "agent/process/generated.h"
 #include "agent/role/reading.h"
 #include "agent/store/tables/keeper.h"
+#include "symbolizer/symbolizer.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * If the events of mappings come so late, samples wait behind them: files are not opened then until a
  * sample needs them. A program can map tens of thousands of files a second.
  */
 #define LATE_NS	      UINT64_C(500000000)
-#define COMPILE_EVERY 256 /* samples between two checks for objects that are worth a table */
+#define WAKERS_MAX    8192 /* labels of who woke threads, before those without samples go */
+#define COMM_MAX      64   /* bytes of a thread's name */
+#define COMPILE_EVERY 256  /* samples between two checks for objects that are worth a table */
 
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
 		 struct pipeline **out)
@@ -49,6 +53,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	p->keeps.thread = label_rules_name(options->rules, "thread");
 	p->keeps.comm = label_rules_name(options->rules, "comm");
 	p->keeps.user = label_rules_name(options->rules, "user");
+	p->keeps.waker = label_rules_name(options->rules, "waker");
 	p->keeps.cgroup = label_rules_name(options->rules, "cgroup");
 	max = MAX_KERNEL_FRAMES + p->options.max_frames;
 	/*
@@ -131,6 +136,7 @@ bool pipeline_free(struct pipeline *p)
 	processes_free(p->processes);
 	cgroups_fini(&p->cgroups);
 	users_fini(&p->users);
+	strings_fini(&p->wakers);
 	uw_steppers_free(p->steppers);
 	if (p->modules)
 		modules_want(p->modules);
@@ -173,6 +179,19 @@ struct modules *pipeline_modules(struct pipeline *p)
 	return p->modules;
 }
 
+/* Return the label of who woke a thread. Its name is any program's choice. NULL: there is none. */
+static const char *waker_label(struct pipeline *p, const struct event_wait *wait)
+{
+	char *sanitized = sym_sanitize(wait->waker, strlen(wait->waker), COMM_MAX);
+	struct labels labels = { .n = 0 };
+
+	if (!sanitized)
+		return NULL;
+	(void)labels_add(&labels, p->options.rules, "waker", sanitized);
+	free(sanitized);
+	return strings_keep(&p->wakers, labels.text, labels.n);
+}
+
 /* Add a walked sample to the fold. */
 static int fold_walked(struct pipeline *p, const struct walked *w, const struct thread *thread)
 {
@@ -195,10 +214,15 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 			    [PROFILE_USER] =
 				    s->has_uid && p->keeps.user
 					    ? users_label(&p->users, s->uid, w->event->time_ns)
-					    : NULL },
+					    : NULL,
+			    [PROFILE_WAKER] = s->wait.waker && p->keeps.waker
+						      ? waker_label(p, &s->wait)
+						      : NULL },
 		.time_ns = w->event->time_ns,
 		.value = s->period,
 		.alloc = s->alloc,
+		.n_off_cpu = s->wait.n ? s->wait.n : 1,
+		.runnable = s->wait.runnable,
 		.locations = p->locations,
 		.n_locations = (uint32_t)w->n_frames,
 		.n_kernel = (uint32_t)w->n_kernel,
@@ -291,6 +315,11 @@ static void forget_ended(struct pipeline *p)
 		if (p->fold)
 			fold_note_names(p->fold);
 		users_forget(&p->users);
+	}
+	if (p->options.live && p->wakers.n > WAKERS_MAX) {
+		if (p->fold)
+			fold_note_names(p->fold);
+		strings_sweep(&p->wakers);
 	}
 	if (!p->options.keep_files && modules_are_many(p->modules)) {
 		if (p->fold)

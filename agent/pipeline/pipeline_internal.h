@@ -25,6 +25,7 @@ struct pipeline {
 	struct generated *generated;
 	struct cgroups cgroups;
 	struct users users;
+	struct strings wakers; /* the labels of who woke threads */
 	struct contexts contexts;
 	struct uw_worker *worker;
 	struct uw_history *history; /* walk histories; NULL: every sample is walked fully */
@@ -37,7 +38,7 @@ struct pipeline {
 	struct accounting now, total; /* since the last pipeline_take; before it */
 	uint64_t number;
 	struct { /* whether the rules keep these labels */
-		bool pid, tid, thread, comm, cgroup, user;
+		bool pid, tid, thread, comm, cgroup, user, waker;
 	} keeps;
 	_Atomic size_t n_profiles; /* taken and not freed yet */
 	struct uw_step *steps;	   /* max_frames, if options.explain is set */

@@ -33,6 +33,7 @@ enum profile_labels {
 	PROFILE_CGROUP,	 /* of its cgroup */
 	PROFILE_PROCESS, /* of its process */
 	PROFILE_USER,	 /* of its user */
+	PROFILE_WAKER,	 /* of who woke it, if it waited */
 	PROFILE_LABELS
 };
 
@@ -55,6 +56,8 @@ struct profile_entry {
 	uint32_t n_locations, n_kernel;
 	uint64_t n_samples;
 	uint64_t value; /* sum of periods */
+	/* Of samples of waits: how many waits, and the part of value after they were woken. */
+	uint64_t n_off_cpu, runnable;
 	/* Allocations, in units of 1 / EVENT_OBJECT: all, and those not freed yet. */
 	uint64_t objects, live_objects;
 	uint64_t live;	  /* bytes not freed yet; value has the bytes of all allocations */

@@ -188,6 +188,11 @@ struct source_live_options {
 	bool off_cpu;		 /* also sample threads while they wait ... */
 	uint64_t off_cpu_min_ns; /* ... if they wait at least this long */
 	/*
+	 * ... but of each CPU only about so many waits a second, if there are more; then a sample
+	 * stands for several. 0: LIVE_WAIT_RATE.
+	 */
+	uint32_t wait_rate;
+	/*
 	 * Also sample allocated memory: one sample for every alloc_interval bytes on average, at
 	 * most CAPTURE_INTERVAL_MAX; 0: no.
 	 */
@@ -221,6 +226,7 @@ struct source_live_options {
 	 */
 	bool changes;
 };
+#define LIVE_WAIT_RATE 1000u
 int source_live_open(const struct source_live_options *options, struct source **out, char *error);
 
 #endif

@@ -249,7 +249,7 @@ expect 1 'has no sample cycle' "$offwind" explain --stop cycle $samples/file.dat
 expect 1 "no sample type 'nosuch'; there are: samples, cpu$" "$offwind" report --type nosuch "$dir/two.pb.gz"
 expect 1 "no sample type 'nosuch'; there are: samples, cpu$" "$offwind" flamegraph --type nosuch -o - "$dir/two.pb.gz"
 expect 1 "no sample has the label 'nosuch'; there are: none, .*comm" "$offwind" flamegraph --by nosuch -o - "$dir/two.pb.gz"
-expect 2 "^offwind: --by is symbol, module, .* or host, not 'nosuch'$" "$offwind" report --by nosuch "$dir/two.pb.gz"
+expect 2 "^offwind: --by is symbol, module, .* or waker, not 'nosuch'$" "$offwind" report --by nosuch "$dir/two.pb.gz"
 expect 2 "^offwind: --sort is self or total, not 'nosuch'$" "$offwind" report --sort nosuch "$dir/two.pb.gz"
 expect 1 "two.pb.gz: no sample matches the conditions$" "$offwind" report --comm nosuch "$dir/two.pb.gz"
 for time in 5x -1 0 1e3 inf 0x10 "" . 100000d; do

@@ -290,8 +290,9 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 		      counters->fired - counters->filtered,
 	      "delivered + lost + short waits = fired - filtered");
 	CHECK(counters->off_cpu == counters->off_cpu_ended + counters->off_cpu_short +
-					   counters->still_waiting + counters->off_cpu_uncaptured +
-					   counters->no_room + counters->unended,
+					   counters->still_waiting + counters->off_cpu_skipped +
+					   counters->off_cpu_uncaptured + counters->no_room +
+					   counters->unended,
 	      "every wait has ended, goes on or is lost");
 	CHECK(!counters->damaged, "no record is torn");
 	state->totals = totals;

@@ -1,12 +1,19 @@
 /*
  * tests/live/waits.c: starts 20 long-lived and 500 short-lived processes that wait, and reports how
  * long they waited by their own clocks and by the scheduler's statistics.
- *   usage: waits MIN_NS
+ *   usage: waits MIN_NS | waits busy SECONDS | waits late
+ * busy: eight processes wake one another in pairs, as often as they can (w_pair), beside some that
+ * nap for 3 ms (w_nap) and for 150 ms (w_rest).
+ * late: a process naps on a CPU where another one computes (w_late). Its line has the
+ * time that it was ready to run instead of the naps.
  * For each of the two names it prints: ns off the CPU; how many of these at most the process was
  * ready to run; ns in naps of MIN_NS or more, at least and at most. Only a child that lost its CPU
  * to another process is ready to run without having waited.
  */
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +42,25 @@ static void schedstat(long long *ran, long long *delay)
 	    sscanf(text, "%lld %lld", ran, delay) != 2)
 		abort();
 	close(fd);
+}
+static void begin(const char *name, struct truth *t, long long *ran)
+{
+	long long delay;
+
+	schedstat(ran, &delay);
+	t->delayed = -delay;
+	prctl(PR_SET_NAME, name);
+	t->off = -now();
+}
+static void end(struct truth *t, long long ran_then)
+{
+	long long ran, delay;
+
+	schedstat(&ran, &delay);
+	t->off += now() - (ran - ran_then);
+	prctl(PR_SET_NAME, "other");
+	t->delayed += delay;
+	_exit(0);
 }
 static void nap(long us)
 {
@@ -74,6 +100,99 @@ static void child(const char *name, int naps, long us, long long min, struct tru
 		t->delayed = delay - delay_then;
 	_exit(0);
 }
+/* One of two that read what the other one writes; the first ends at the time. */
+static void pair(int from, int to, bool first, long long until, struct truth *t)
+{
+	long long ran;
+	char byte = 0;
+
+	nap(1);
+	begin("w_pair", t, &ran);
+	while (!first || now() < until)
+		if ((first && write(to, &byte, 1) != 1) || read(from, &byte, 1) != 1 ||
+		    (!first && write(to, &byte, 1) != 1))
+			break;
+	end(t, ran);
+}
+static void napper(const char *name, long us, long long until, struct truth *t)
+{
+	long long ran;
+
+	nap(1);
+	begin(name, t, &ran);
+	while (now() < until)
+		nap(us);
+	end(t, ran);
+}
+/* Start these processes, and print the sums of those with the same name. */
+static int busy(struct truth *all, long seconds)
+{
+	enum { PAIRS = 4, NAPS = 6, RESTS = 3, N = 2 * PAIRS + NAPS + RESTS };
+	static const char *const names[] = { "w_pair", "w_nap", "w_rest" };
+	const int ends[] = { 0, 2 * PAIRS, 2 * PAIRS + NAPS, N };
+	const long long until = now() + seconds * 1000000000ll;
+	int forth[PAIRS][2], back[PAIRS][2], status;
+
+	for (int i = 0; i < PAIRS; i++)
+		if (pipe2(forth[i], O_CLOEXEC) || pipe2(back[i], O_CLOEXEC))
+			return 1;
+	for (int i = 0; i < N; i++) {
+		if (fork())
+			continue;
+		/* The other ends, so that a pair's second one sees that the first one has gone. */
+		for (int j = 0; j < PAIRS; j++) {
+			bool first = j == i / 2 && i % 2 == 0, second = j == i / 2 && i % 2;
+
+			close(second ? -1 : forth[j][0]);
+			close(first ? -1 : forth[j][1]);
+			close(first ? -1 : back[j][0]);
+			close(second ? -1 : back[j][1]);
+		}
+		if (i < 2 * PAIRS)
+			pair(i % 2 ? forth[i / 2][0] : back[i / 2][0],
+			     i % 2 ? back[i / 2][1] : forth[i / 2][1], i % 2 == 0, until, &all[i]);
+		napper(i < ends[2] ? "w_nap" : "w_rest", i < ends[2] ? 3000 : 150000, until,
+		       &all[i]);
+	}
+	for (int i = 0; i < PAIRS; i++) {
+		close(forth[i][0]), close(forth[i][1]);
+		close(back[i][0]), close(back[i][1]);
+	}
+	while (wait(&status) > 0)
+		if (status)
+			return 1;
+	for (int k = 0; k < 3; k++) {
+		struct truth sum = { 0 };
+
+		for (int i = ends[k]; i < ends[k + 1]; i++) {
+			sum.off += all[i].off;
+			sum.delayed += all[i].delayed;
+		}
+		printf("%s %lld %lld\n", names[k], sum.off, sum.delayed);
+	}
+	return 0;
+}
+static int late(struct truth *t)
+{
+	const long long until = now() + 2000000000;
+	cpu_set_t cpus;
+	pid_t computes;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(0, &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus))
+		return 1;
+	computes = fork();
+	while (!computes)
+		;
+	if (!fork())
+		napper("w_late", 5000, until, t);
+	wait(NULL);
+	kill(computes, SIGKILL);
+	wait(NULL);
+	printf("w_late %lld %lld\n", t->off, t->delayed);
+	return 0;
+}
 static void wait_one(int *running)
 {
 	int status;
@@ -90,6 +209,10 @@ int main(int argc, char **argv)
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int running = 0;
 
+	if (argc > 2 && !strcmp(argv[1], "busy"))
+		return busy(all, atol(argv[2]));
+	if (argc > 1 && !strcmp(argv[1], "late"))
+		return late(all);
 	for (int i = 0; i < LONG + SHORT; i++) {
 		if (running == LONG + AT_ONCE)
 			wait_one(&running);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tests how long threads waited: the sums for 20 long-lived and 500 short-lived processes equal
 # those of their own clocks and of the scheduler's statistics, also if short waits are left out, and
-# every wait that began is accounted for.
+# every wait that began is accounted for. The sums stay true if only few of a million waits are
+# captured. How long threads were ready to run before they ran, and who woke them.
 set -u
 . "$(dirname "$0")/../recorder.sh"
 waits=$PWD/$BUILD/tests/live/waits
@@ -29,13 +30,13 @@ begun = waits.pop('begun')
 assert begun == sum(waits.values()), (begun, waits)
 # A sleep is no wait if its timer fires before its thread has left the CPU (do_nanosleep): one in a thousand.
 assert begun >= 0.99 * (20 * 80 + 500 * 6), begun
-assert waits['still_waiting'] == 0 and waits['end_unknown'] == 0, waits
+assert waits['not_sampled'] == 0 and waits['still_waiting'] == 0 and waits['end_unknown'] == 0, waits
 assert (waits['too_short'] > 0) == (int(least) > 0), waits
 PY
 sums() { # what, least in ns, options
 	local what=$1 least=$2
 	shift 2
-	"$offwind" record --no-cache -F 99 --comm w_long,w_short "$@" --sample-type off_cpu -f folded --stats "$dir/stats" -o "$dir/folded" \
+	"$offwind" record --no-cache -F 99 --comm w_long,w_short "$@" --wait-rate 100000 --sample-type off_cpu -f folded --stats "$dir/stats" -o "$dir/folded" \
 		-- "$waits" "$least" >"$dir/truth" 2>"$dir/log" || { fail "$what: $(cat "$dir/log")"; return; }
 	if [ -d "$dir/folded" ]; then # of all windows together
 		cat "$dir/folded"/* >"$dir/all"
@@ -44,7 +45,7 @@ sums() { # what, least in ns, options
 	fi
 	python3 "$dir/sums.py" "$dir/truth" "$dir/folded" "$dir/stats" "$least" >"$dir/py" 2>&1 || fail "$what: $(cat "$dir/py")"
 	cat "$dir/py"
-	grep -qE '^offwind: waits [0-9]+ = ended [0-9]+ \+ too short [0-9]+ \+ still waiting at the end 0 \+ lost 0$' "$dir/log" || fail "$what: $(cat "$dir/log")"
+	grep -qE '^offwind: waits [0-9]+ = ended [0-9]+ \+ too short [0-9]+ \+ not sampled 0 \+ still waiting at the end 0 \+ lost 0$' "$dir/log" || fail "$what: $(cat "$dir/log")"
 	rm "$dir/folded"
 }
 sums "all waits" 0 --off-cpu
@@ -64,4 +65,61 @@ assert begun == sum(waits.values()), waits
 assert waits['still_waiting'] == 1, waits
 assert 0 < told < 100e9, told
 PY
+echo "== many more waits than are captured"
+"$offwind" record --no-cache -F 99 --comm w_pair,w_nap,w_rest --off-cpu --wait-rate 300 --stats "$dir/stats" -o "$dir/busy.pb.gz" \
+	-- "$waits" busy 4 >"$dir/truth" 2>"$dir/log" || fail "$(cat "$dir/log")"
+by() { # label, type, options
+	local label=$1 type=$2
+	shift 2
+	"$offwind" report --json -n 0 --by "$label" --type "$type" "$@"
+}
+cat >"$dir/rows.py" <<'PY'
+import json, os, sys
+os.chdir(sys.argv[1])
+def rows(name, key='comm'):
+    return {row[key]: row['self'] for row in json.load(open(name + '.json'))['rows']}
+PY
+for type in off_cpu runnable off_cpu_samples; do by comm $type "$dir/busy.pb.gz" >"$dir/$type.json" || fail "$type"; done
+by waker off_cpu --label comm=w_pair "$dir/busy.pb.gz" >"$dir/waker.json" || fail wakers
+cat "$dir/rows.py" - >"$dir/busy.py" <<'PY'
+told, runnable, counts, wakers = rows('off_cpu'), rows('runnable'), rows('off_cpu_samples'), rows('waker', 'waker')
+waits = json.load(open('stats'))['total']['waits']
+print(told, runnable, counts, wakers, waits)
+assert waits['not_sampled'] > 20 * waits['ended'], 'nothing was left out'
+# The first second may have several times as many as the others.
+assert waits['ended'] < 300 * os.cpu_count() * 12, waits['ended']
+# Each that was captured stands for as many as it should.
+assert abs(sum(counts.values()) / waits['begun'] - 1) < 0.05, sum(counts.values())
+for line in open('truth'):
+    name, off, delayed = line.split()
+    off, delayed = int(off), int(delayed)
+    print(name, 'waited', told[name], 'ns, by the scheduler', off - delayed, 'to', off)
+    # A pair's waits are as short as what the scheduler needs for them.
+    near = 0.2 if name == 'w_pair' else 0.06
+    assert (off - delayed) * (1 - near) <= told[name] <= off * (1 + near), name
+assert wakers['w_pair'] > 0.8 * told['w_pair'], wakers
+PY
+python3 "$dir/busy.py" "$dir" || fail "many waits: $(cat "$dir/log")"
+
+echo "== ready to run"
+"$offwind" record --no-cache -F 99 --comm w_late --off-cpu --raw="$dir/late.owc" -o "$dir/late.pb.gz" \
+	-- "$waits" late >"$dir/truth" 2>"$dir/log" || fail "$(cat "$dir/log")"
+"$offwind" unwind -q -o "$dir/again.pb.gz" "$dir/late.owc" || fail unwind
+for type in off_cpu blocked runnable off_cpu_samples; do
+	by comm $type "$dir/late.pb.gz" >"$dir/$type.json" || fail "$type"
+	[ "$(by waker $type "$dir/late.pb.gz" | grep -v '"files"')" = "$(by waker $type "$dir/again.pb.gz" | grep -v '"files"')" ] || fail "$type: the capture file has other waits"
+done
+by waker blocked "$dir/late.pb.gz" >"$dir/waker.json" || fail wakers
+cat "$dir/rows.py" - >"$dir/late.py" <<'PY'
+off, blocked, runnable = (rows(name)['w_late'] for name in ('off_cpu', 'blocked', 'runnable'))
+wakers = rows('waker', 'waker')
+name, truth_off, delayed = open('truth').read().split()
+print(off, blocked, runnable, wakers, truth_off, delayed)
+assert off == blocked + runnable, 'the parts are not the whole'
+assert abs(runnable - int(delayed)) < 0.06 * int(delayed) + 5e6, 'not as long as the scheduler says'
+assert runnable > 1e8, 'the other process did not compute'
+# A timer ends each nap; it may come during a system call of whoever has the CPU.
+assert wakers['[interrupt]'] > 0.6 * blocked, wakers
+PY
+python3 "$dir/late.py" "$dir" || fail "ready to run: $(cat "$dir/log")"
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

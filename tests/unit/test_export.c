@@ -383,6 +383,44 @@ static void test_each_event_has_two_values(void)
 	CHECK(export_as(FORMAT_PPROF, &p, &two, stdout) == -EINVAL, "an event that is not there");
 }
 
+static void test_waits_are_split(void)
+{
+	static const char *const types[] = { "off_cpu_samples", "off_cpu", "blocked", "runnable",
+					     "wall" };
+	struct source_event both[] = {
+		events[0], { .name = "off-cpu", .type = SOURCE_OFF_CPU, .unit = "nanoseconds" }
+	};
+	struct source_info two = info;
+	struct profile_entry mixed[2] = { entries[0], entries[1] };
+	struct profile p = profile;
+	const int64_t *values;
+	struct pprof_file *f;
+
+	two.events = both;
+	two.n_events = 2;
+	mixed[1].event = 1;
+	mixed[1].n_off_cpu = 70;
+	mixed[1].runnable = 200000;
+	p.entries = mixed;
+	p.n_entries = 2;
+	f = export_and_read(&p, &two);
+	if (!f)
+		return;
+	CHECK(pprof_profile(f)->n_sample_type == 7, "seven sample types");
+	for (size_t i = 0; i < 5; i++)
+		CHECK(!strcmp(pprof_text(f, pprof_profile(f)->sample_type[2 + i]->type), types[i]),
+		      types[i]);
+	values = pprof_profile(f)->sample[1]->value;
+	CHECK(!values[0] && !values[1] && values[2] == 70 && values[3] == 20200000,
+	      "each sample stands for waits");
+	CHECK(values[4] == 20000000 && values[5] == 200000 && values[6] == 20200000,
+	      "the parts are the whole");
+	values = pprof_profile(f)->sample[0]->value;
+	CHECK(!values[2] && !values[3] && !values[4] && !values[5] && values[6] == 30300000,
+	      "a running thread does not wait");
+	pprof_file_free(f);
+}
+
 /* The segments of this program, as the loader reports them. */
 struct segments {
 	ElfW(Phdr) all[32];
@@ -672,6 +710,7 @@ int main(void)
 	test_pprof_holds_the_profile();
 	test_equal_profiles_give_equal_bytes();
 	test_each_event_has_two_values();
+	test_waits_are_split();
 	test_files_have_a_mapping_a_segment();
 	test_folded_lines();
 	test_separate_samples_keep_their_times();

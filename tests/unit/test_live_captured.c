@@ -179,6 +179,43 @@ static void test_an_allocation_stands_for_others(void)
 	      "one in a hundred is captured");
 }
 
+static void test_a_wait_has_two_parts(void)
+{
+	static struct live_waited wait = { .wake = { .began_ns = 1005, .time_ns = 3005, .n = 4 } };
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	const struct event_sample *s;
+	struct event event;
+
+	begin(0x7000, 64, CAPTURE_OFF_CPU);
+	wait.head = record.head;
+	wait.head.stack_len = 0;
+	s = &event.sample;
+	live_captured_sample(&wait.head, 1, regions, &event);
+	live_captured_wait(&wait, &event);
+	CHECK(event.time_ns == 3005 && s->period == 8000 && s->wait.n == 4, "for four");
+	CHECK(!s->wait.runnable && !s->wait.waker, "who woke it was not seen");
+	wait.wake.woken_ns = 2505;
+	live_captured_wait(&wait, &event);
+	CHECK(s->period == 8000 && s->wait.runnable == 2000, "a quarter is ready to run");
+	CHECK(!strcmp(s->wait.waker, EVENT_INTERRUPT) && !s->wait.waker_tid, "woken by none");
+	wait.wake.waker_pid = 5;
+	wait.wake.waker_tid = 6;
+	memcpy(wait.wake.waker, "sh", 3);
+	wait.wake.others = 2;
+	wait.wake.others_blocked_ns = 100;
+	wait.wake.others_runnable_ns = 10;
+	live_captured_wait(&wait, &event);
+	CHECK(!strcmp(s->wait.waker, "sh") && s->wait.waker_pid == 5 && s->wait.waker_tid == 6,
+	      "woken by a thread");
+	CHECK(s->wait.n == 6 && s->period == 8110 && s->wait.runnable == 2010, "with two others");
+	wait.wake.woken_ns = 900;
+	live_captured_wait(&wait, &event);
+	CHECK(s->wait.runnable == 10, "woken before it waited");
+	wait.wake.time_ns = UINT64_MAX / 2;
+	live_captured_wait(&wait, &event);
+	CHECK(s->period >= INT64_MAX && s->wait.runnable <= s->period, "very long");
+}
+
 int main(void)
 {
 	test_a_sample();
@@ -187,5 +224,6 @@ int main(void)
 	test_a_stack_may_wrap();
 	test_a_second_stack();
 	test_an_allocation_stands_for_others();
+	test_a_wait_has_two_parts();
 	return check_done();
 }

@@ -21,16 +21,17 @@ static struct capture_head *head_of(uint32_t tid, uint64_t time_ns, uint32_t cpu
 static void test_a_wait_ends_once_and_by_its_beginning(void)
 {
 	struct live_off_cpu waits = { 0 };
-	struct capture_head *got;
+	struct live_waited *got;
 	int shorter;
 
-	CHECK(!live_off_cpu_begin(&waits, head_of(5, 100, 1), sizeof(*got), &shorter) &&
+	CHECK(!live_off_cpu_begin(&waits, head_of(5, 100, 1), sizeof(struct capture_head),
+				  &shorter) &&
 		      shorter == -1,
 	      "begins");
 	CHECK(!live_off_cpu_end(&waits, 6, 100), "another thread's");
 	CHECK(!live_off_cpu_end(&waits, 5, 99), "another wait of it");
 	got = live_off_cpu_end(&waits, 5, 100);
-	CHECK(got && got->tid == 5 && got->cpu == 1, "ends");
+	CHECK(got && got->head.tid == 5 && got->head.cpu == 1, "ends");
 	free(got);
 	CHECK(!live_off_cpu_end(&waits, 5, 100) && !waits.n && !waits.bytes, "once");
 	live_off_cpu_fini(&waits);
@@ -39,11 +40,15 @@ static void test_a_wait_ends_once_and_by_its_beginning(void)
 static void test_a_wait_nobody_ended_gives_way(void)
 {
 	struct live_off_cpu waits = { 0 };
-	struct capture_head *got;
+	struct live_waited *got;
 	int shorter;
 
-	CHECK(!live_off_cpu_begin(&waits, head_of(5, 100, 3), sizeof(*got), &shorter), "begins");
-	CHECK(!live_off_cpu_begin(&waits, head_of(5, 200, 1), sizeof(*got), &shorter), "and again");
+	CHECK(!live_off_cpu_begin(&waits, head_of(5, 100, 3), sizeof(struct capture_head),
+				  &shorter),
+	      "begins");
+	CHECK(!live_off_cpu_begin(&waits, head_of(5, 200, 1), sizeof(struct capture_head),
+				  &shorter),
+	      "and again");
 	CHECK(shorter == 3, "the CPU of the first is told");
 	CHECK(!live_off_cpu_end(&waits, 5, 100), "the first is gone");
 	got = live_off_cpu_end(&waits, 5, 200);
@@ -55,25 +60,25 @@ static void test_a_wait_nobody_ended_gives_way(void)
 static void test_many_threads_wait_and_memory_is_bounded(void)
 {
 	struct live_off_cpu waits = { 0 };
-	struct capture_head *got;
+	struct live_waited *got;
 	uint32_t n = 0, size = 1u << 20;
 	void *large = calloc(1, size);
 	int shorter, err = 0;
 
 	CHECK(large != NULL, "memory");
 	for (uint32_t tid = 1; !err && tid < 1000; tid++) {
-		memcpy(large, head_of(tid, tid, 0), sizeof(*got));
+		memcpy(large, head_of(tid, tid, 0), sizeof(struct capture_head));
 		err = live_off_cpu_begin(&waits, large, size, &shorter);
 		n += !err;
 	}
 	CHECK(err == -ENOSPC && n == 64, "64 MiB at most");
 	for (uint32_t tid = 1; tid <= n; tid += 2) {
 		got = live_off_cpu_end(&waits, tid, tid);
-		CHECK(got && got->tid == tid, "each is found");
+		CHECK(got && got->head.tid == tid, "each is found");
 		free(got);
 	}
 	for (n = 0; (got = live_off_cpu_any(&waits)); n++) {
-		CHECK(!(got->tid & 1), "the others are left");
+		CHECK(!(got->head.tid & 1), "the others are left");
 		free(got);
 	}
 	CHECK(n == 32, "all of them");

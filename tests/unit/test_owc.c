@@ -115,6 +115,12 @@ static void some_sample(struct event_sample *s)
 				    .uid = (uint32_t)number() % UINT32_MAX,
 				    .ns_pid = (uint32_t)number(),
 				    .process_start_ns = number() };
+	if (any() % 4 == 0)
+		s->wait = (struct event_wait){ .n = any() % 1000 + 1,
+					       .runnable = number() % s->period,
+					       .waker_pid = (uint32_t)number(),
+					       .waker_tid = (uint32_t)number(),
+					       .waker = any() % 2 ? EVENT_INTERRUPT : NULL };
 	s->regs.known = any() & any() & (((uint64_t)1 << UW_REGS_MAX) - 1);
 	for (size_t i = 0; i < UW_REGS_MAX; i++)
 		s->regs.value[i] = s->regs.known >> i & 1 ? number() : 0;
@@ -190,6 +196,11 @@ static bool same_sample(const struct event_sample *a, const struct event_sample 
 	    a->n_regions != b->n_regions || a->n_kernel_ips != b->n_kernel_ips ||
 	    a->cgroup_id != b->cgroup_id || a->has_uid != b->has_uid || a->uid != b->uid ||
 	    a->ns_pid != b->ns_pid || a->process_start_ns != b->process_start_ns)
+		return false;
+	if (a->wait.n != b->wait.n || a->wait.runnable != b->wait.runnable ||
+	    a->wait.waker_pid != b->wait.waker_pid || a->wait.waker_tid != b->wait.waker_tid ||
+	    !a->wait.waker != !b->wait.waker ||
+	    (a->wait.waker && strcmp(a->wait.waker, b->wait.waker) != 0))
 		return false;
 	for (size_t i = 0; i < a->n_regions; i++)
 		if (a->regions[i].addr != b->regions[i].addr ||

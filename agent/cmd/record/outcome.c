@@ -85,7 +85,7 @@ void outcome_warn_empty(const struct live_counters *c)
 	add(why, sizeof(why), c->filtered_cgroup, "in cgroups that were not selected");
 	add(why, sizeof(why), c->filtered_idle, "on idle CPUs");
 	add(why, sizeof(why), c->filtered_self, "in offwind itself");
-	add(why, sizeof(why), c->filtered_period, "between the events that -c samples");
+	add(why, sizeof(why), c->filtered_period, "between the events that are sampled");
 	add(why, sizeof(why), c->filtered_failed, "of allocations that failed");
 	add(why, sizeof(why), c->off_cpu_short, "of waits shorter than the minimum of --off-cpu");
 	if (c->fired)

@@ -19,9 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SECOND_NS  UINT64_C(1000000000)
-#define RATE_MAX   50000
-#define BUDGET_MAX 100000 /* percent of a CPU */
+#define SECOND_NS     UINT64_C(1000000000)
+#define RATE_MAX      50000
+#define WAIT_RATE_MAX 1000000
+#define BUDGET_MAX    100000 /* percent of a CPU */
 /* Hz, default for COMMAND; for the system or for running processes the default is 99 */
 #define RATE_COMMAND 997
 #define DURATION_MAX (UINT64_C(10000) * 86400 * SECOND_NS)
@@ -305,6 +306,13 @@ static int take_off_cpu(void *to, const char *option, char *text)
 	return text ? input_time(option, text, INT64_MAX, &o->live.off_cpu_min_ns) : 0;
 }
 
+static int take_wait_rate(void *to, const char *option, char *text)
+{
+	struct record_options *o = to;
+
+	return take_u32(option, text, 1, WAIT_RATE_MAX, &o->live.wait_rate);
+}
+
 static int take_alloc(void *to, const char *option, char *text)
 {
 	struct record_options *o = to;
@@ -491,6 +499,11 @@ static const struct option_row option_rows[] = {
 	  "record waiting threads too, if they wait at least MIN, for example\n"
 	  "500us or 10ms (default 0)",
 	  .set = take_off_cpu },
+	{ "--wait-rate", 0, "N",
+	  "with --off-cpu, record about N waits a second on each CPU (default\n"
+	  "1000); if more begin, choose some at random, and let each stand for\n"
+	  "several",
+	  .set = take_wait_rate },
 	{ "--alloc", 0, "[=BYTES]",
 	  "record the memory that programs allocate and the memory that is in\n"
 	  "use at the end, with one sample for BYTES bytes (default 512K; 1:\n"
@@ -507,8 +520,8 @@ static const struct option_row option_rows[] = {
 	  .set = format_take, AT(format) },
 	{ "--sample-type", 0, "TYPE",
 	  "choose the type that readers of pprof show first and that other\n"
-	  "formats show: cpu, samples, with --off-cpu also off_cpu and wall\n"
-	  "(then the default)",
+	  "formats show: cpu, samples, with --off-cpu also off_cpu, blocked,\n"
+	  "runnable and wall (then the default)",
 	  .set = option_text, AT(sample_type) },
 	{ "--output", 'o', "FILE",
 	  "write to FILE (default offwind.pb.gz; with --raw offwind.owc; with\n"

@@ -73,6 +73,13 @@ static const char *const allocator[] = { "malloc",
 					 "g_slice_alloc*",
 					 NULL };
 
+/* Return whether a sample type counts the time of threads that wait. */
+static bool is_waiting(const char *type)
+{
+	return !strcmp(type, "off_cpu") || !strcmp(type, "blocked") || !strcmp(type, "runnable") ||
+	       !strcmp(type, "wall");
+}
+
 /* Return whether a sample type counts allocations. */
 static bool is_heap(const char *type)
 {
@@ -82,9 +89,7 @@ static bool is_heap(const char *type)
 int inner_functions(const struct stacks *s, size_t type, bool **out, size_t *only)
 {
 	const char *name = s->types[type].type;
-	const char *const *list = !strcmp(name, "off_cpu") || !strcmp(name, "wall") ? scheduler
-				  : is_heap(name)				    ? allocator
-										    : NULL;
+	const char *const *list = is_waiting(name) ? scheduler : is_heap(name) ? allocator : NULL;
 	bool *hidden = NULL;
 
 	if (list) {

@@ -160,6 +160,7 @@ static uint32_t sample_row(struct ranking *r, const struct stacks *s,
 			  : r->by == RANKING_EXE       ? "exe"
 			  : r->by == RANKING_USER      ? "user"
 			  : r->by == RANKING_HOST      ? "host"
+			  : r->by == RANKING_WAKER     ? "waker"
 						       : "comm";
 	const char *name = stacks_label_text(stacks_label(s, sample, key), numbers[2]);
 

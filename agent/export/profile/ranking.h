@@ -23,6 +23,7 @@ enum ranking_by {
 	RANKING_EXE,	   /* the program's file */
 	RANKING_USER,
 	RANKING_HOST,
+	RANKING_WAKER, /* the thread that ended a wait; "-": none, not known */
 };
 
 struct ranking_row {

@@ -14,7 +14,7 @@ static const char *const kinds[] = {
 	[RANKING_STOP] = "stop",     [RANKING_CONTAINER] = "container",
 	[RANKING_UNIT] = "unit",     [RANKING_SERVICE] = "service",
 	[RANKING_EXE] = "exe",	     [RANKING_USER] = "user",
-	[RANKING_HOST] = "host",
+	[RANKING_HOST] = "host",     [RANKING_WAKER] = "waker",
 };
 
 /* keys of the rows' names */
@@ -25,7 +25,7 @@ static const char *const names[] = {
 	[RANKING_STOP] = "stop",       [RANKING_CONTAINER] = "container",
 	[RANKING_UNIT] = "unit",       [RANKING_SERVICE] = "service",
 	[RANKING_EXE] = "exe",	       [RANKING_USER] = "user",
-	[RANKING_HOST] = "host",
+	[RANKING_HOST] = "host",       [RANKING_WAKER] = "waker",
 };
 
 /* Write an array of strings, and a comma. */

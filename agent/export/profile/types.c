@@ -31,6 +31,11 @@ static void name_event(const struct source_info *info, size_t i, char *out, size
 		(void)snprintf(out + strlen(out), size / 2, "_%zu", n_same + 1);
 }
 
+static bool is_off_cpu(const struct source_event *e)
+{
+	return !strcmp(e->type, SOURCE_OFF_CPU);
+}
+
 static bool is_alloc(const struct source_event *e)
 {
 	return !strcmp(e->type, SOURCE_ALLOC);
@@ -54,7 +59,11 @@ static void add_event(struct types *t, const struct source_info *info, size_t i)
 		       i ? "_samples" : "");
 	add(t, samples, "count");
 	add(t, type, info->events[i].unit);
-	t->wall = t->wall || !strcmp(info->events[i].type, SOURCE_OFF_CPU);
+	if (!is_off_cpu(&info->events[i]))
+		return;
+	t->wall = true;
+	add(t, "blocked", "nanoseconds");
+	add(t, "runnable", "nanoseconds");
 }
 
 int types_of(const struct source_info *info, struct types *out)
@@ -134,6 +143,14 @@ void types_values(const struct types *t, const struct source_info *info, size_t 
 	}
 	values[first] = clip(counts->n);
 	values[first + 1] = clip(counts->value);
+	if (e && is_off_cpu(e)) {
+		const uint64_t runnable =
+			counts->runnable < counts->value ? counts->runnable : counts->value;
+
+		values[first] = clip(counts->n_off_cpu);
+		values[first + 2] = clip(counts->value - runnable);
+		values[first + 3] = clip(runnable);
+	}
 	if (t->wall && e && !strcmp(e->unit, "nanoseconds"))
 		values[t->n - 1] = clip(counts->value);
 }

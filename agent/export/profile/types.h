@@ -4,7 +4,9 @@
  *
  * Each event gives two types, the number of samples and the value they stand for: "samples"/count
  * and "cpu"/nanoseconds. From the second event on, the event's name is a prefix: "NAME_samples". If
- * waiting threads are sampled besides running ones, "wall" is the sum of both times. Allocations
+ * waiting threads are sampled besides running ones, "wall" is the sum of both times. The waiting
+ * time is also split: "blocked" until the thread was woken, "runnable" from then until it ran.
+ * Allocations
  * give four types, as in Go's heap profiles: objects and bytes, each for everything allocated and
  * for what is still in use.
  */
@@ -42,6 +44,8 @@ int types_choose(struct types *types, const char *name);
 /* The sums over samples of one event. */
 struct types_counts {
 	uint64_t n, value;
+	uint64_t n_off_cpu,
+		runnable; /* of waits: their number; the part of value after they were woken */
 	/*
 	 * Of allocations (value: the bytes allocated): the objects allocated and those still in
 	 * use, in units of 1 / EVENT_OBJECT; the bytes still in use.

@@ -161,12 +161,19 @@ bool live_bpf_any_alive(struct live_bpf *bpf)
 	return true;
 }
 
-bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns)
+bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns,
+			 uint64_t now_ns, struct capture_wake *wake)
 {
 	struct capture_waiting waiting;
 
-	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.off_cpu), &tid, &waiting) &&
-	       waiting.since_ns == since_ns;
+	if (bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.off_cpu), &tid, &waiting) ||
+	    waiting.wake.since_ns != since_ns)
+		return false;
+	*wake = waiting.wake;
+	wake->time_ns = now_ns;
+	if (waiting.limit_us && (now_ns - wake->began_ns) >> 10 >= waiting.limit_us)
+		wake->n = 1;
+	return true;
 }
 
 void live_bpf_sweep(struct live_bpf *bpf)

@@ -25,6 +25,7 @@ struct live_bpf_options {   /* all borrowed until the program is open */
 	uint32_t ring_bytes;
 	const struct live_events *events;
 	uint64_t alloc_interval; /* bytes; 1: every allocation */
+	uint32_t wait_rate;	 /* waits a second on each CPU; see source_live_options.wait_rate */
 	/*
 	 * enum capture_filter: the filters that are on, and those that may be on later
 	 * (live_bpf_filter). Only what is added with live_bpf_want… passes such a filter.
@@ -121,8 +122,12 @@ void live_bpf_watch_cgroups(struct live_bpf *bpf);
  */
 bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid);
 bool live_bpf_any_alive(struct live_bpf *bpf); /* a selected process */
-/* Return whether a thread is still in the wait whose beginning was captured at since_ns. */
-bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns);
+/*
+ * Return whether a thread is still in the wait whose beginning was captured at since_ns. Then *wake is
+ * as if it ended at now_ns.
+ */
+bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns,
+			 uint64_t now_ns, struct capture_wake *wake);
 
 /* Announce that the ring will be read now, so that it wakes its reader again when it fills up. */
 void live_bpf_reading(struct live_bpf *bpf);

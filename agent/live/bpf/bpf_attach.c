@@ -41,6 +41,24 @@ static struct bpf_link *attach_probe(struct bpf_program *program, size_t i,
 	return bpf_program__attach_uprobe_opts(program, -1, e->file, e->off, &options);
 }
 
+/* Attach the program that sees who wakes threads. The caller attaches the one that sees them wait. */
+static int attach_waking(struct live_bpf *bpf)
+{
+	struct bpf_program *program = bpf->fallback ? bpf->skeleton->progs.fallback_waking
+						    : bpf->skeleton->progs.capture_waking;
+	struct bpf_link *link = bpf_program__attach(program);
+	int err = -errno;
+
+	if (!link)
+		return err;
+	bpf->attached[bpf->n_attached++] =
+		(struct live_attached){ .link = link, .multi = -1, .cpu = -1, .clock = -1 };
+	if (!array_grow(bpf->attached, bpf->n_attached, bpf->room))
+		return 0;
+	errno = ENOMEM;
+	return -ENOMEM;
+}
+
 /*
  * Old kernels do not tell a program for which event it runs. So with the fallback programs, a
  * further event has a skeleton of its own in others[i].
@@ -70,7 +88,7 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 		link = attach_probe(program, cookie, e);
 		break;
 	case LIVE_EVENT_OFF_CPU:
-		link = bpf_program__attach(program);
+		link = attach_waking(bpf) ? NULL : bpf_program__attach(program);
 		break;
 	case LIVE_EVENT_ALLOC:
 		return 0; /* attached for each file: live_bpf_attach_allocator */

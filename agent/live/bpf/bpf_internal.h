@@ -51,10 +51,12 @@ struct live_bpf {
 	pthread_t goer;
 	bool goer_runs, goer_started; /* started: the thread must be joined */
 	size_t ring_size;
-	bool fallback;	 /* use the fallback programs, which are for old kernels */
-	bool multi;	 /* probes of allocators are attached as one link per file */
-	bool any_thread; /* single threads are selected */
-	uint32_t alive;	 /* a selected process that was alive at the last check */
+	uint32_t wait_rate; /* as in the options */
+	uint64_t first_hz;  /* the rate of the first clock when the programs were loaded; 0: none */
+	bool fallback;	    /* use the fallback programs, which are for old kernels */
+	bool multi;	    /* probes of allocators are attached as one link per file */
+	bool any_thread;    /* single threads are selected */
+	uint32_t alive;	    /* a selected process that was alive at the last check */
 	/* A file with the kernel's types that the programs use; -1: libbpf looks for all types. */
 	int types;
 	int n_cpus;	    /* possible CPUs: they have counters */

@@ -109,7 +109,7 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	s->rodata->xstate_size = live_xstate_size();
 	s->rodata->n_scratch = bpf->n_scratch;
 	s->rodata->ring_size = bpf->ring_size;
-	/* Records for the ends of waits and for frees take 32 and 40 bytes of the ring. */
+	/* Records for the ends of waits and for frees take 64 and 48 bytes of the ring. */
 	s->rodata->ring_reserve =
 		bpf->ring_size / 16 < RESERVE_MAX ? bpf->ring_size / 16 : (size_t)RESERVE_MAX;
 	s->rodata->filters_possible = options->filters | options->possible;
@@ -132,8 +132,32 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	return 0;
 }
 
+/* Return the rate of the first clock; 0: there is none. */
+static uint64_t clock_hz(const struct live_bpf *bpf)
+{
+	for (size_t i = 0; i < bpf->events->n; i++)
+		if (bpf->events->events[i].kind == LIVE_EVENT_SAMPLED)
+			return bpf->events->events[i].info.frequency_hz;
+	return 0;
+}
+
+/*
+ * Set how many waits are captured: fewer if the rate of the clock is lower than at the beginning,
+ * because both have to do with what the recording may cost.
+ */
+static void pace_off_cpu(struct live_bpf *bpf)
+{
+	uint64_t hz = clock_hz(bpf), rate = bpf->wait_rate;
+
+	if (hz < bpf->first_hz)
+		rate = rate * hz / bpf->first_hz;
+	__atomic_store_n(&bpf->skeleton->bss->wait_rate, rate ? (uint32_t)rate : 1,
+			 __ATOMIC_SEQ_CST);
+}
+
 void live_bpf_pace(struct live_bpf *bpf)
 {
+	pace_off_cpu(bpf);
 	for (size_t i = bpf->events->n; i-- > 0;)
 		if (bpf->events->events[i].paced)
 			__atomic_store_n(&bpf->skeleton->bss->pace_samples,
@@ -157,6 +181,8 @@ static void set_programs(struct live_bpf *bpf, bool follow, bool cgroups)
 		  uses(bpf, LIVE_EVENT_TRACEPOINT) },
 		{ s->progs.capture_probe, s->progs.fallback_probes, uses(bpf, LIVE_EVENT_PROBE) },
 		{ s->progs.capture_switch, s->progs.fallback_switch,
+		  uses(bpf, LIVE_EVENT_OFF_CPU) },
+		{ s->progs.capture_waking, s->progs.fallback_waking,
 		  uses(bpf, LIVE_EVENT_OFF_CPU) },
 		{ s->progs.alloc_returns, s->progs.fallback_returns, allocs },
 	};
@@ -241,6 +267,8 @@ static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *o
 		{ s->maps.live, CAPTURE_LIVE_MAX, allocs },
 		{ s->maps.alloc_threads, ALLOC_THREADS, allocs },
 		{ s->maps.off_cpu, OFF_CPU_MAX, off_cpu },
+		{ s->maps.wait_slots, CAPTURE_WAIT_SLOTS, off_cpu },
+		{ s->maps.wait_sites, CAPTURE_WAIT_SLOTS, off_cpu },
 	};
 	int err = bpf_map__set_value_size(s->maps.scratch,
 					  CAPTURE_SCRATCH_SIZE(s->rodata->stack_max));
@@ -281,6 +309,8 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	bpf->ring_size =
 		ring_size(options->ring_bytes ? options->ring_bytes : ring_fitting(bpf, stack_max));
 	err = set_constants(bpf, bpf->skeleton, options);
+	bpf->wait_rate = options->wait_rate;
+	bpf->first_hz = clock_hz(bpf);
 	live_bpf_pace(bpf);
 	if (!err)
 		err = set_maps(bpf, options, tree);
