@@ -26,6 +26,7 @@ struct limits limits = {
 	.context_bytes = 16 * K,
 	.addresses = 128 * K,
 	.symbol_tables = 1024,
+	.symbol_bytes = 32 * MI,
 	.name_bytes = 64 * K,
 	.history_bytes = 8 * MI,
 	.profile_bytes = 256 * MI,
@@ -83,6 +84,8 @@ static const struct limits_row rows[] = {
 	  .is_cache = true, .least = 16, .most = 64 * MI },
 	{ "symbol-tables", "cached symbols are read again", OWN(symbol_tables), .is_cache = true,
 	  .least = 1, .most = MI },
+	{ "symbol-bytes", "cached symbols and lines are read again", OWN(symbol_bytes),
+	  .is_cache = true, .least = 64 * K, .most = 64 * GI },
 	{ "history-bytes", "stacks are walked without the thread's last walk", OWN(history_bytes),
 	  .is_cache = true, .least = K, .most = 4 * GI },
 };

@@ -62,6 +62,8 @@ int sym_table_open_partial(int fd, const struct uw_view *view, uint64_t elf_off,
 			   const uint64_t *vaddrs, size_t n, struct sym_table **out);
 void sym_table_free(struct sym_table *table); /* NULL is fine */
 size_t sym_table_size(const struct sym_table *table);
+/* Return about how many bytes of memory the table takes now. */
+size_t sym_table_memory(const struct sym_table *table);
 /*
  * Return 0, or why the first part was left out: -EBADMSG, -ENOTSUP, or -E2BIG (beyond this
  * library's limits).
@@ -146,6 +148,8 @@ int sym_lines_find(const struct sym_lines *lines, uint64_t vaddr, struct sym_pla
 int sym_lines_pack(const struct sym_lines *lines, uint64_t key, void **blob, size_t *size);
 int sym_lines_unpack(void *blob, size_t size, uint64_t key, struct sym_lines **out);
 size_t sym_lines_size(const struct sym_lines *lines); /* number of known code ranges */
+size_t
+sym_lines_memory(const struct sym_lines *lines); /* about how many bytes of memory they take */
 /* Return whether something was added that is worth storing. */
 bool sym_lines_grown(const struct sym_lines *lines);
 

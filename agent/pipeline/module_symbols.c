@@ -159,6 +159,23 @@ struct module_symbols *symbols_of(struct symbols *all, const struct module *modu
 	return symbols;
 }
 
+uint64_t symbols_memory(const struct symbols *all)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < all->n_modules; i++) {
+		const struct module_symbols *s = all->modules[i];
+
+		if (s && s->table)
+			sum += sym_table_memory(s->table);
+		if (s && s->first)
+			sum += sym_table_memory(s->first);
+		if (s && s->lines)
+			sum += sym_lines_memory(s->lines);
+	}
+	return sum;
+}
+
 void symbols_want(struct symbols *all, const struct profile *profile)
 {
 	struct symbols_wanted *wanted =

@@ -63,6 +63,8 @@ void symbols_fini(struct symbols *all);
 
 /* Return the entry for a module; make one if needed. NULL when out of memory. */
 struct module_symbols *symbols_of(struct symbols *all, const struct module *module);
+/* Return about how many bytes of memory the symbols and lines of all modules take. */
+uint64_t symbols_memory(const struct symbols *all);
 /*
  * Remember which locations will be looked up. Without memory nothing is remembered, so whole tables
  * are read.

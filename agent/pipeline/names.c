@@ -110,19 +110,24 @@ void names_free(struct names *names)
 void names_bound(struct names **names)
 {
 	const struct names *old = *names;
+	uint64_t bytes = symbols_memory(&old->symbols);
 	struct names *new;
 
 	/*
 	 * 131,072 addresses have about 20 MB of names; one minute of a compiler has 30,000. Each module
-	 * has a symbol table.
+	 * has a symbol table; that of a program with a million functions has 50 MB. What was read goes
+	 * into the store, of which the next look-ups read only the blocks that they need.
 	 */
-	if ((old->n_cached <= limits.addresses && old->symbols.n_made <= limits.symbol_tables) ||
+	if ((old->n_cached <= limits.addresses && old->symbols.n_made <= limits.symbol_tables &&
+	     bytes <= limits.symbol_bytes) ||
 	    errands_left() || names_new(old->symbols.opener, old->kernel.info, old->demangle, &new))
 		return;
 	if (old->n_cached > limits.addresses)
 		limits_reach(addresses, 1);
 	if (old->symbols.n_made > limits.symbol_tables)
 		limits_reach(symbol_tables, 1);
+	if (bytes > limits.symbol_bytes)
+		limits_reach(symbol_bytes, 1);
 	new->lines = old->lines;
 	new->inlined = old->inlined;
 	new->symbols.store = old->symbols.store;

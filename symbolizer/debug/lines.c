@@ -62,6 +62,14 @@ size_t sym_lines_size(const struct sym_lines *lines)
 	return lines->stored.n_pieces + lines->n_pieces;
 }
 
+size_t sym_lines_memory(const struct sym_lines *l)
+{
+	return (l->stored.n_pieces + l->room_pieces) * sizeof(*l->pieces) +
+	       (l->stored.n_rows + l->room_rows) * sizeof(*l->rows) +
+	       (l->stored.n_scopes + l->room_scopes) * sizeof(*l->scopes) + l->stored.names_size +
+	       l->room_names;
+}
+
 bool sym_lines_grown(const struct sym_lines *lines)
 {
 	return lines->grown;

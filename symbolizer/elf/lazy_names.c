@@ -92,6 +92,18 @@ void sym_lazy_names_free(struct sym_lazy_names *u)
 	free(u);
 }
 
+size_t sym_lazy_names_memory(struct sym_lazy_names *u)
+{
+	size_t n = 2 * (size_t)ROOM;
+
+	pthread_mutex_lock(&u->lock);
+	for (const struct chunk *c = u->chunks; c; c = c->next)
+		n += c->room;
+	n += u->room_cached * sizeof(*u->cached);
+	pthread_mutex_unlock(&u->lock);
+	return n;
+}
+
 int sym_lazy_names_add(struct sym_lazy_names *u, uint64_t off, uint64_t size, uint32_t *flag)
 {
 	char first;

@@ -42,6 +42,9 @@ void sym_lazy_names_free(struct sym_lazy_names *lazy_names); /* NULL is fine */
 int sym_lazy_names_add(struct sym_lazy_names *lazy_names, uint64_t off, uint64_t size,
 		       uint32_t *flag);
 
+/* Return about how many bytes of memory the names take that were read. Thread-safe. */
+size_t sym_lazy_names_memory(struct sym_lazy_names *lazy_names);
+
 /*
  * For use while a table is made: compare two names as sym_prefer does; return whether a name marks
  * no function. -E2BIG: too many names were read already.

@@ -203,6 +203,15 @@ size_t sym_table_size(const struct sym_table *table)
 	return table->n_entries;
 }
 
+size_t sym_table_memory(const struct sym_table *table)
+{
+	if (table->stored)
+		return (size_t)uw_blob_read(table->stored);
+	return table->n_entries * sizeof(*table->entries) + table->names_size +
+	       table->n_aliases * sizeof(*table->aliases) +
+	       (table->lazy_names ? sym_lazy_names_memory(table->lazy_names) : 0);
+}
+
 int sym_table_damage(const struct sym_table *table)
 {
 	return table->damage;

@@ -2,6 +2,7 @@
  * tests/unit/test_ended.c: tests that a long recording forgets what ended processes left: after three
  * times as many programs, it has no more modules, names and bytes than after the first.
  */
+#include "agent/limits.h"
 #include "agent/opener/opener.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
@@ -229,6 +230,24 @@ static void remove_program(void)
 	CHECK(!unlink(path) && !rmdir(dir), "remove");
 }
 
+/* Cached symbols are begun again when they take more bytes than the limit. */
+static void test_symbols_are_bounded_by_bytes(void)
+{
+	const uint64_t reached = limits_counts.symbol_bytes, most = limits.symbol_bytes;
+
+	CHECK(!reached, "small tables stay");
+	limits.symbol_bytes = 1;
+	for (unsigned int i = 0; i < WINDOW; i++)
+		run_program(3 * PROGRAMS + i);
+	end_window();
+	CHECK(limits_counts.symbol_bytes == reached + 1, "tables of a window go");
+	limits.symbol_bytes = most;
+	for (unsigned int i = 0; i < WINDOW; i++)
+		run_program(4 * PROGRAMS + i);
+	end_window();
+	CHECK(limits_counts.symbol_bytes == reached + 1, "the next ones stay");
+}
+
 int main(void)
 {
 	const struct pipeline_options options = { .live = true, .fold = true };
@@ -257,6 +276,7 @@ int main(void)
 	CHECK(modules_count(pipeline_modules(pipeline)) < 2 * PROGRAMS, "their ids are used again");
 	/* The sum goes up and down with what is being collected. Without forgetting, it doubles. */
 	CHECK(bytes_used() < used + used / 4, "no more memory than after the first load");
+	test_symbols_are_bounded_by_bytes();
 	test_a_jit();
 	names_free(names);
 	CHECK(pipeline_free(pipeline), "free");
