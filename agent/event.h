@@ -43,6 +43,12 @@ struct event_mapping {
 	 * beginning. Used only if the file itself is no ELF file, that is, for archives.
 	 */
 	uint64_t elf_off;
+	/*
+	 * The file tree that the process sees (opener_view in agent/opener/opener.h), if the source has
+	 * looked already.
+	 */
+	uint64_t view;
+	bool has_view;
 	/* The source's copy of the mapped bytes if no file holds them ([vdso]); else NULL. */
 	const uint8_t *image;
 	uint64_t image_size;

@@ -59,6 +59,32 @@ static int watch_allocators(struct live *live, const struct event *event)
 	}
 }
 
+/*
+ * Set the file tree that the process of a mapping sees. The look-up is a few system calls here; a worker
+ * in the sandbox would have to ask the opener, and wait for it.
+ */
+static void set_view(struct live *live, struct event *event)
+{
+	switch (event->type) {
+	case EVENT_MAPPING:
+		if (!event->mapping.inode)
+			return;
+		event->mapping.view = opener_views_get(&live->views, live->opener, event->pid);
+		event->mapping.has_view = true;
+		return;
+	case EVENT_FORK:
+	case EVENT_EXIT:
+		if (event->pid != event->tid)
+			return;
+		/* fall through */
+	case EVENT_EXEC:
+		opener_views_forget(&live->views, event->pid);
+		return;
+	default:
+		return;
+	}
+}
+
 int live_enqueue(void *ctx, const struct event *event)
 {
 	struct live *live = ctx;
@@ -76,6 +102,7 @@ int live_enqueue(void *ctx, const struct event *event)
 	}
 	if (copy.type == EVENT_MAPPING && m->inode && m->path && m->path[0] == '/')
 		live_mounts_see(live->mounts, live->pins, m->major, m->minor, now_ns());
+	set_view(live, &copy);
 	if (live->file_ids && copy.type == EVENT_MAPPING)
 		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m, now_ns());
 	/* A memfd that has a build-id is a program. */

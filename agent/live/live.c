@@ -304,6 +304,7 @@ static void live_close(struct source *source)
 	live_sideband_free(live->sideband);
 	live_pins_free(live->pins);
 	live_mounts_free(live->mounts);
+	opener_free(live->opener);
 	live_file_ids_free(live->file_ids);
 	live_queue_fini(&live->queue);
 	if (live->epoll >= 0)

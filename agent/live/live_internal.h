@@ -20,6 +20,7 @@
 #include "agent/live/system/decode.h"
 #include "agent/live/tally.h"
 #include "agent/live/wait.h"
+#include "agent/opener/opener.h"
 
 #define LIVE_TICK_NS UINT64_C(200000000) /* between two readings of the rings, at most */
 
@@ -34,6 +35,8 @@ struct live {
 	struct live_sideband *sideband;
 	struct live_pins *pins; /* NULL: files are not held open */
 	struct live_mounts *mounts;
+	struct opener *opener;		/* looks up views, in this process */
+	struct opener_views views;	/* of the processes whose mappings were reported */
 	struct live_file_ids *file_ids; /* NULL: the kernel reports the build-ids of mappings */
 	struct live_ring ring;
 	struct live_queue queue;

@@ -87,6 +87,23 @@ int opener_user_name(const struct opener *opener, uint32_t uid, char name[OPENER
  */
 uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict);
 /*
+ * The views of the processes that were asked for last, by the low bits of the pid. All zero: none. A view
+ * is looked up once for each program that a process runs, because that costs more than all the rest of
+ * a mapping. A process that changes its view while it runs keeps its first one; before a debug file is
+ * opened, the view is compared again.
+ */
+#define OPENER_VIEWS 1024 /* a power of two */
+struct opener_views {
+	struct {
+		uint32_t pid; /* 0: none */
+		uint64_t view;
+	} of[OPENER_VIEWS];
+};
+/* Return the view of a process, as opener_view does without strict. */
+uint64_t opener_views_get(struct opener_views *views, const struct opener *opener, uint32_t pid);
+/* Forget the view of a process: it was forked, ended, or runs another program. */
+void opener_views_forget(struct opener_views *views, uint32_t pid);
+/*
  * Return whether a debug file for this file exists in its process's root, but not in this program's
  * own root.
  */

@@ -97,3 +97,22 @@ uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)
 	view = (its.mount * 0x9e3779b97f4a7c15u ^ its.device) * 0x9e3779b97f4a7c15u ^ its.inode;
 	return view ? view : 1;
 }
+
+uint64_t opener_views_get(struct opener_views *views, const struct opener *opener, uint32_t pid)
+{
+	uint32_t i = pid & (OPENER_VIEWS - 1);
+
+	if (views->of[i].pid != pid) {
+		views->of[i].pid = pid;
+		views->of[i].view = opener_view(opener, pid, false);
+	}
+	return views->of[i].view;
+}
+
+void opener_views_forget(struct opener_views *views, uint32_t pid)
+{
+	uint32_t i = pid & (OPENER_VIEWS - 1);
+
+	if (views->of[i].pid == pid)
+		views->of[i].pid = 0;
+}

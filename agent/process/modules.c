@@ -639,30 +639,19 @@ static int copy_image(struct known *k, const struct event_mapping *mapping)
 }
 
 /*
- * Return the view of files that a process has (opener_view). It is asked for once for each program
- * that a process runs, because it costs more than all the rest of a mapping. A process that changes
- * its view while it runs gets the names of its first view; before a debug file is opened, the view is
- * compared again. Without an inode nothing else tells files apart, so ask.
+ * Return the view of files that a process has (opener_view). Most mappings come with it. Without an
+ * inode nothing else tells files apart, so ask.
  */
-static uint64_t view_of(struct modules *modules, uint32_t pid, uint64_t inode)
+static uint64_t view_of(struct modules *modules, uint32_t pid, const struct event_mapping *m)
 {
-	uint32_t i = pid & (VIEWS - 1);
-
-	if (!inode)
+	if (!m->inode)
 		return opener_view(modules->opener, pid, true);
-	if (modules->views[i].pid != pid) {
-		modules->views[i].pid = pid;
-		modules->views[i].view = opener_view(modules->opener, pid, false);
-	}
-	return modules->views[i].view;
+	return m->has_view ? m->view : opener_views_get(&modules->views, modules->opener, pid);
 }
 
 void modules_process_changed(struct modules *modules, uint32_t pid)
 {
-	uint32_t i = pid & (VIEWS - 1);
-
-	if (modules->views[i].pid == pid)
-		modules->views[i].pid = 0;
+	opener_views_forget(&modules->views, pid);
 }
 
 struct module *modules_get(struct modules *modules, uint32_t pid,
@@ -678,7 +667,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		note_jitdump(modules, pid, mapping);
 	/* In another mount namespace, the same path and build-id can be another file. */
 	if (kind == MODULE_FILE && modules->pin)
-		view = view_of(modules, pid, m.inode);
+		view = view_of(modules, pid, &m);
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
 	id = UW_HASH_FIND(i, &modules->by_identity, hash,

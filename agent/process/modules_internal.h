@@ -59,9 +59,6 @@ struct known { /* a module as the catalogue stores it */
 	struct uw_dynamic *generated[GENERATED_MAX]; /* latest first; NULL after the last */
 };
 
-/* A power of two: processes whose view is remembered, by the low bits of the pid. */
-#define VIEWS 1024
-
 struct modules {
 	struct opener *opener;
 	const struct source_info *info;
@@ -90,10 +87,7 @@ struct modules {
 	size_t n_waiting, room_waiting;
 	bool said_origin;
 	bool hurry; /* see modules_hurry */
-	struct {
-		uint32_t pid; /* 0: none */
-		uint64_t view;
-	} views[VIEWS];
+	struct opener_views views;
 };
 
 static inline struct known *known_of(const struct module *module)
