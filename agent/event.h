@@ -22,6 +22,7 @@ enum event_type {
 	EVENT_CGROUP,	 /* the path of a cgroup; comes before the cgroup's samples */
 	EVENT_FREED,	 /* memory of a sampled allocation was freed */
 	EVENT_GENERATED, /* all that a process has registered now for code it generated */
+	EVENT_MEMORY,	 /* memory of a process that leads to the names of interpreted code */
 	EVENT_LOST,	 /* samples or side-band records that did not arrive */
 	EVENT_CHANGED,	 /* from here on a live recording has another rate or other filters */
 };
@@ -110,6 +111,12 @@ struct event_generated {
 	size_t size;
 };
 
+/* Pieces, one after another: address and size, u64 each, then the bytes. */
+struct event_memory {
+	const void *bytes;
+	size_t size;
+};
+
 struct event_sample {
 	uint16_t event; /* index in source_info.events */
 	uint32_t cpu;
@@ -125,6 +132,12 @@ struct event_sample {
 	uint64_t code_mask;		 /* see struct uw_thread; 0: not known */
 	const struct uw_region *regions; /* captured user memory; ranges do not overlap */
 	uint32_t n_regions;
+	/*
+	 * Captured memory of interpreters, for agent/runtime; in the order in which it was copied. Ranges may
+	 * overlap.
+	 */
+	const struct uw_region *slices;
+	uint32_t n_slices;
 	uw_read_fn read; /* reads other memory of the process, after regions; NULL: none */
 	void *read_ctx;
 	const char *name; /* the sample's own name, for tables; NULL: use its number */
@@ -182,6 +195,7 @@ struct event {
 		struct event_cgroup cgroup;
 		struct event_freed freed;
 		struct event_generated generated;
+		struct event_memory memory;
 		struct event_sample sample;
 		struct event_lost lost;
 	};

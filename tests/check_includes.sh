@@ -57,7 +57,8 @@ done <<-ROOMS
 	store role
 	opener role source store
 	process opener role source store
-	pipeline opener process role source store
+	runtime opener process role source
+	pipeline opener process role runtime source store
 	export pipeline process role source
 	history export role store
 	http cli export history role store

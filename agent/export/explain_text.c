@@ -259,7 +259,7 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 	put_head(&t);
 	for (size_t i = 0; i < w->n_frames; i++) {
 		const struct walked_frame *wf = &w->frames[i];
-		size_t u = i - w->n_kernel;
+		size_t u = wf->user ? (size_t)(wf->user - w->user) : SIZE_MAX;
 		struct name name;
 
 		names_find(names, &wf->location, &name);
@@ -271,9 +271,9 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 			(void)fputs("[unknown]", out);
 		(void)fprintf(out, " (%s)%s\n", sanitized(&t, name.module),
 			      wf->exact ? "" : ", a return address");
-		if (i < w->n_kernel || !w->user)
+		if (!wf->user || !w->user)
 			continue;
-		put_place(&t, wf, &w->user[u], u < w->n_steps ? &w->steps[u] : NULL);
+		put_place(&t, wf, wf->user, u < w->n_steps ? &w->steps[u] : NULL);
 		if (u < w->n_steps)
 			put_step(&t, &w->steps[u]);
 	}
@@ -282,6 +282,8 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 			      uw_stop_sentence(w->stop));
 		if (w->stop == UW_STOP_TRUNCATED)
 			put_missing(&t);
+		if (w->missing)
+			(void)fprintf(out, "interpreted frames are missing: %s\n", w->missing);
 	}
 	free(t.text);
 	return export_flush(out);
@@ -421,7 +423,7 @@ static void json_frame(const struct teller *t, size_t i)
 {
 	const struct walked *w = t->walked;
 	const struct walked_frame *wf = &w->frames[i];
-	size_t u = i - w->n_kernel;
+	size_t u = wf->user ? (size_t)(wf->user - w->user) : SIZE_MAX;
 	struct name name;
 
 	names_find(t->names, &wf->location, &name);
@@ -435,8 +437,8 @@ static void json_frame(const struct teller *t, size_t i)
 	}
 	(void)fprintf(t->out, ",\"stepper\":\"%s\"",
 		      i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)wf->stepper));
-	if (i >= w->n_kernel && w->user) {
-		json_place(t, wf, &w->user[u]);
+	if (wf->user && w->user) {
+		json_place(t, wf, wf->user);
 		if (u < w->n_steps)
 			json_step(t, &w->steps[u]);
 	}
@@ -473,6 +475,10 @@ int export_explain_json(FILE *out, const struct walked *w, struct names *names)
 			(void)fprintf(
 				out, ",\"missing\":\"0x%" PRIx64 "\",\"missing_below_sp\":%" PRIu64,
 				w->stop_addr, below_sp(w));
+		if (w->missing) {
+			(void)fputs(",\"interpreted_missing\":", out);
+			put_string(&t, w->missing);
+		}
 	}
 	(void)fputs("}\n", out);
 	free(t.text);

@@ -71,7 +71,8 @@ static void fill_frame(struct line_frame *out, const struct walked *w, size_t i,
 		.stepper =
 			i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)f->stepper),
 		.confidence = uw_confidence_name((enum uw_confidence)f->confidence),
-		.has_offset = !inlined && name->function && name->function[0],
+		.has_offset = !inlined && name->function && name->function[0] &&
+			      f->location.module->kind != MODULE_RUNTIME,
 		.inlined = inlined,
 	};
 }

@@ -50,6 +50,7 @@ static size_t used(const struct event *event)
 		return head;
 	case EVENT_SAMPLE:
 	case EVENT_GENERATED:
+	case EVENT_MEMORY:
 		break;
 	}
 	return sizeof(*event);

@@ -151,17 +151,24 @@ static const char *pack_text(struct packing *p, const char *text)
 	return text ? pack(p, text, strlen(text) + 1) : NULL;
 }
 
-static void pack_sample(struct packing *p, struct event_sample *s)
+static const struct uw_region *pack_regions(struct packing *p, const struct uw_region *from,
+					    uint32_t n)
 {
-	struct uw_region *regions = pack(p, s->regions, s->n_regions * sizeof(*s->regions));
+	struct uw_region *regions = pack(p, from, n * sizeof(*from));
 
-	for (uint32_t i = 0; i < s->n_regions; i++) {
-		const void *bytes = pack(p, s->regions[i].bytes, s->regions[i].size);
+	for (uint32_t i = 0; i < n; i++) {
+		const void *bytes = pack(p, from[i].bytes, from[i].size);
 
 		if (regions)
 			regions[i].bytes = bytes;
 	}
-	s->regions = regions;
+	return regions;
+}
+
+static void pack_sample(struct packing *p, struct event_sample *s)
+{
+	s->regions = pack_regions(p, s->regions, s->n_regions);
+	s->slices = pack_regions(p, s->slices, s->n_slices);
 	s->kernel_ips = pack(p, s->kernel_ips, s->n_kernel_ips * sizeof(*s->kernel_ips));
 	s->user_ips = pack(p, s->user_ips, s->n_user_ips * sizeof(*s->user_ips));
 	s->name = pack_text(p, s->name);
@@ -185,6 +192,9 @@ static void pack_event(struct packing *p, struct event *event)
 		break;
 	case EVENT_GENERATED:
 		event->generated.bytes = pack(p, event->generated.bytes, event->generated.size);
+		break;
+	case EVENT_MEMORY:
+		event->memory.bytes = pack(p, event->memory.bytes, event->memory.size);
 		break;
 	case EVENT_SAMPLE:
 		pack_sample(p, &event->sample);

@@ -272,6 +272,19 @@ static bool regions_overlap(Offwind__Capture__Region **r, size_t n)
 	return false;
 }
 
+/* Return the regions, valid until the next record. NULL: no memory. */
+static const struct uw_region *take_regions(struct owc *o, Offwind__Capture__Region **from,
+					    size_t n)
+{
+	struct uw_region *regions = arena_alloc(&o->arena, n * sizeof(*regions));
+
+	for (size_t i = 0; regions && i < n; i++)
+		regions[i] = (struct uw_region){ .addr = from[i]->addr,
+						 .size = from[i]->content.len,
+						 .bytes = from[i]->content.data };
+	return regions;
+}
+
 /*
  * Fill *e from a sample. Its pointers are valid until the next record. Return NULL, or what is
  * wrong.
@@ -279,7 +292,6 @@ static bool regions_overlap(Offwind__Capture__Region **r, size_t n)
 static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s, struct event *e)
 {
 	struct event_sample *to = &e->sample;
-	struct uw_region *regions;
 
 	if (s->event >= o->base.info.n_events)
 		return "a sample of an event that was not declared";
@@ -288,6 +300,8 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 		return "a sample with impossible registers";
 	if (s->n_regions > OWC_REGIONS_MAX || regions_overlap(s->regions, s->n_regions))
 		return "a sample with impossible memory";
+	if (s->n_slices > OWC_REGIONS_MAX)
+		return "a sample with impossible slices";
 	if (s->n_kernel_ips > OWC_KERNEL_IPS_MAX)
 		return "a sample with an impossible kernel stack";
 	if (!s->period)
@@ -304,6 +318,7 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 				     .compat = s->compat,
 				     .stack_cut = s->stack_cut,
 				     .n_regions = (uint32_t)s->n_regions,
+				     .n_slices = (uint32_t)s->n_slices,
 				     .n_kernel_ips = (uint32_t)s->n_kernel_ips,
 				     .kernel_ips = s->kernel_ips,
 				     .cgroup_id = s->cgroup_id,
@@ -329,14 +344,10 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 	for (size_t i = 0, n = 0; i < UW_REGS_MAX; i++)
 		if (s->regs_known >> i & 1)
 			to->regs.value[i] = s->regs[n++];
-	regions = arena_alloc(&o->arena, s->n_regions * sizeof(*regions));
-	if (!regions)
+	to->regions = take_regions(o, s->regions, s->n_regions);
+	to->slices = take_regions(o, s->slices, s->n_slices);
+	if (!to->regions || !to->slices)
 		return owc_no_memory;
-	for (size_t i = 0; i < s->n_regions; i++)
-		regions[i] = (struct uw_region){ .addr = s->regions[i]->addr,
-						 .size = s->regions[i]->content.len,
-						 .bytes = s->regions[i]->content.data };
-	to->regions = regions;
 	o->seen.n_samples++;
 	return NULL;
 }
@@ -413,13 +424,18 @@ const char *owc_take_record(struct owc *o, const Offwind__Capture__Record *r, st
 		e->generated.bytes = r->generated->content.data;
 		e->generated.size = r->generated->content.len;
 		break;
+	case OFFWIND__CAPTURE__RECORD__KIND_MEMORY:
+		e->type = EVENT_MEMORY;
+		e->memory =
+			(struct event_memory){ r->memory->content.data, r->memory->content.len };
+		break;
 	default:
 		*is_event = false;
 		break;
 	}
 	if (*is_event) {
 		o->seen.n_events += e->type != EVENT_CGROUP && e->type != EVENT_FREED &&
-				    e->type != EVENT_GENERATED;
+				    e->type != EVENT_GENERATED && e->type != EVENT_MEMORY;
 		return why;
 	}
 	switch (r->kind_case) {

@@ -156,6 +156,19 @@ static bool room_for_regions(struct owc_writer *w, size_t n)
 	return !w->err;
 }
 
+/* Put n regions into the list from place at on. */
+static void put_regions(struct owc_writer *w, size_t at, const struct uw_region *regions, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		Offwind__Capture__Region *r = &w->regions[at + i];
+
+		offwind__capture__region__init(r);
+		r->addr = regions[i].addr;
+		r->content = owc_bytes(regions[i].bytes, regions[i].size);
+		w->region_list[at + i] = r;
+	}
+}
+
 /* Append a sample. Return -E2BIG if readers would not accept it. */
 static int add_sample(struct owc_writer *w, const struct event_sample *s,
 		      Offwind__Capture__Record *record)
@@ -165,9 +178,10 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 	Offwind__Capture__Wait wait = OFFWIND__CAPTURE__WAIT__INIT;
 	uint64_t regs[UW_REGS_MAX];
 
-	if (s->n_regions > OWC_REGIONS_MAX || s->n_kernel_ips > OWC_KERNEL_IPS_MAX)
+	if (s->n_regions > OWC_REGIONS_MAX || s->n_slices > OWC_REGIONS_MAX ||
+	    s->n_kernel_ips > OWC_KERNEL_IPS_MAX)
 		return -E2BIG;
-	if (!room_for_regions(w, s->n_regions))
+	if (!room_for_regions(w, (size_t)s->n_regions + s->n_slices))
 		return 0;
 	sample.event = s->event;
 	sample.cpu = s->cpu;
@@ -182,14 +196,12 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 		regs[sample.n_regs++] = s->regs.value[i];
 	}
 	sample.regs = regs;
-	for (size_t i = 0; i < s->n_regions; i++) {
-		offwind__capture__region__init(&w->regions[i]);
-		w->regions[i].addr = s->regions[i].addr;
-		w->regions[i].content = owc_bytes(s->regions[i].bytes, s->regions[i].size);
-		w->region_list[i] = &w->regions[i];
-	}
+	put_regions(w, 0, s->regions, s->n_regions);
+	put_regions(w, s->n_regions, s->slices, s->n_slices);
 	sample.regions = w->region_list;
 	sample.n_regions = s->n_regions;
+	sample.slices = w->region_list + s->n_regions;
+	sample.n_slices = s->n_slices;
 	/* The packer does not change the addresses. */
 	sample.kernel_ips = (uint64_t *)(uintptr_t)s->kernel_ips;
 	sample.n_kernel_ips = s->n_kernel_ips;
@@ -256,6 +268,7 @@ int owc_pack_event(struct owc_writer *w, const struct event *e)
 	Offwind__Capture__Comm comm = OFFWIND__CAPTURE__COMM__INIT;
 	Offwind__Capture__Cgroup cgroup = OFFWIND__CAPTURE__CGROUP__INIT;
 	Offwind__Capture__Freed freed = OFFWIND__CAPTURE__FREED__INIT;
+	Offwind__Capture__Memory memory = OFFWIND__CAPTURE__MEMORY__INIT;
 	Offwind__Capture__Generated generated = OFFWIND__CAPTURE__GENERATED__INIT;
 	Offwind__Capture__Lost lost = OFFWIND__CAPTURE__LOST__INIT;
 
@@ -303,6 +316,11 @@ int owc_pack_event(struct owc_writer *w, const struct event *e)
 		generated.content.len = e->generated.size;
 		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_GENERATED;
 		record.generated = &generated;
+		break;
+	case EVENT_MEMORY:
+		memory.content = owc_bytes(e->memory.bytes, e->memory.size);
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_MEMORY;
+		record.memory = &memory;
 		break;
 	case EVENT_CHANGED:
 		return 0; /* each sample has its period */

@@ -10,6 +10,7 @@
 #include "agent/pipeline/kernel_names.h"
 #include "agent/pipeline/module_symbols.h"
 #include "agent/process/modules.h"
+#include "agent/runtime/frames.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -278,6 +279,32 @@ static struct name_place *make_places(struct names *names, size_t n)
 	return block->list + block->n - n;
 }
 
+/* Name a frame of interpreted code, which has its line, whether or not lines are asked for. */
+static void name_interpreted(struct names *names, struct cached *c)
+{
+	struct runtime_name name;
+	struct name_place *place;
+	char *text =
+		c->module->frames ? runtime_frames_find(c->module->frames, c->addr, &name) : NULL;
+
+	c->in = c->module->path;
+	c->start = c->addr;
+	if (!text)
+		return;
+	c->function = c->system_name = keep(names, name.function);
+	place = c->function ? make_places(names, 1) : NULL;
+	if (place) {
+		*place = (struct name_place){ .function = c->function,
+					      .system_name = c->function,
+					      .file = name.file ? keep(names, name.file) : NULL,
+					      .line = name.line,
+					      .start_line = name.start_line };
+		c->places = place;
+		c->n_places = 1;
+	}
+	free(text);
+}
+
 /* Add lines and inlined calls to an address. c already has the names from the symbol table. */
 static void name_places(struct names *names, struct module_symbols *s, struct cached *c)
 {
@@ -385,13 +412,16 @@ static const struct cached *find_cached(struct names *names, const struct locati
 	*scratch = (struct cached){ .module = location->module, .addr = location->vaddr };
 	if (location->module->kind == MODULE_KERNEL)
 		name_kernel(names, scratch);
+	else if (location->module->kind == MODULE_RUNTIME)
+		name_interpreted(names, scratch);
 	else
 		name_user(names, scratch);
 	/* Do not cache the miss: the process may still report the name. */
-	if (location->module->kind == MODULE_JIT && !scratch->function)
+	if ((location->module->kind == MODULE_JIT || location->module->kind == MODULE_RUNTIME) &&
+	    !scratch->function)
 		return scratch;
 	/* Without an entry among the symbols (no memory), the module could be forgotten. */
-	if (location->module->kind != MODULE_KERNEL &&
+	if (location->module->kind != MODULE_KERNEL && location->module->kind != MODULE_RUNTIME &&
 	    !symbols_of(&names->symbols, location->module))
 		return scratch;
 	if (array_grow(names->cached, names->n_cached, names->room_cached))

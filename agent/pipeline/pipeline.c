@@ -55,19 +55,21 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	p->keeps.user = label_rules_name(options->rules, "user");
 	p->keeps.waker = label_rules_name(options->rules, "waker");
 	p->keeps.cgroup = label_rules_name(options->rules, "cgroup");
-	max = MAX_KERNEL_FRAMES + p->options.max_frames;
+	max = MAX_KERNEL_FRAMES + p->options.max_frames + RUNTIME_PUT_MAX;
 	/*
 	 * These arrays are written before they are read, and most of them is never used: do not
 	 * clear them.
 	 */
 	p->user = reallocarray(NULL, p->options.max_frames, sizeof(*p->user));
+	p->native = reallocarray(NULL, p->options.max_frames, sizeof(*p->native));
 	p->frames = reallocarray(NULL, max, sizeof(*p->frames));
 	p->locations = reallocarray(NULL, max, sizeof(*p->locations));
 	if (options->verify_reuse)
 		p->other = calloc(p->options.max_frames, sizeof(*p->other));
 	if (options->explain)
 		p->steps = calloc(p->options.max_frames, sizeof(*p->steps));
-	err = p->user && p->frames && p->locations && (p->steps || !options->explain) &&
+	err = p->user && p->native && p->frames && p->locations &&
+			      (p->steps || !options->explain) &&
 			      (p->other || !options->verify_reuse)
 		      ? 0
 		      : -ENOMEM;
@@ -101,6 +103,9 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		p->users.opener = p->opener;
 	if (!err)
 		err = generated_new(p->processes, p->opener, options->live, &p->generated);
+	if (!err)
+		err = runtimes_new(p->processes, p->modules, p->opener, options->live,
+				   &p->runtimes);
 	if (!err && options->scan)
 		err = uw_steppers_new(&p->steppers);
 	if (!err && options->scan) {
@@ -133,6 +138,7 @@ bool pipeline_free(struct pipeline *p)
 	uw_history_free(p->history);
 	uw_worker_free(p->worker);
 	generated_free(p->generated);
+	runtimes_free(p->runtimes);
 	processes_free(p->processes);
 	cgroups_fini(&p->cgroups);
 	users_fini(&p->users);
@@ -145,6 +151,7 @@ bool pipeline_free(struct pipeline *p)
 	free(p->user);
 	free(p->other);
 	free(p->frames);
+	free(p->native);
 	free(p->locations);
 	free(p->steps);
 	free(p);
@@ -234,7 +241,7 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 /* Apply an event that the pipeline found out itself, and pass it to on_found. */
 static int take_found(struct pipeline *p, const struct event *found)
 {
-	int err = processes_event(p->processes, found);
+	int err = found->type == EVENT_MEMORY ? 0 : processes_event(p->processes, found);
 
 	return !err && p->options.on_found ? p->options.on_found(p->options.ctx, found) : err;
 }
@@ -272,6 +279,10 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	walked.event_name =
 		s->event < p->info->n_events ? p->info->events[s->event].name : "unknown";
 	err = pipeline_walk(p, thread.space, &walked);
+	if (!err && walked.interpreted && runtimes_found(p->runtimes, &found) == 1) {
+		found.time_ns = event->time_ns;
+		err = take_found(p, &found);
+	}
 	if (!err && p->fold)
 		err = fold_walked(p, &walked, &thread);
 	if (!err && p->options.on_walked)
@@ -363,10 +374,14 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 	case EVENT_COMM:
 		forget_ended(p);
 		break;
+	case EVENT_MEMORY:
+		return runtimes_event(p->runtimes, event);
 	case EVENT_GENERATED:
 	case EVENT_CHANGED:
 		break;
 	}
+	if (!err)
+		err = runtimes_event(p->runtimes, event);
 	return err ? err : processes_event(p->processes, event);
 }
 

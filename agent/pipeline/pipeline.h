@@ -20,10 +20,16 @@ struct store;
 
 struct walked_frame {
 	struct location location;
-	uint64_t pc;	 /* run-time address: the return address itself, or the interrupted pc */
+	/*
+	 * Run-time address: the return address itself, or the interrupted pc. Of interpreted code: as in
+	 * location.
+	 */
+	uint64_t pc;
 	uint8_t stepper; /* enum uw_stepper; CONTEXT for kernel frames */
 	bool exact;
 	uint8_t confidence; /* enum uw_confidence */
+	/* The frame of the walk, until the next one; NULL: of the kernel, or of interpreted code. */
+	const struct uw_frame *user;
 };
 
 struct walked {		 /* one sample; borrowed while the callback runs */
@@ -35,6 +41,9 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 	const struct walked_frame *frames; /* innermost first, kernel before user */
 	size_t n_frames, n_kernel;
 	bool has_user;
+	/* Some of the frames may be of interpreted code: their module is a MODULE_RUNTIME. */
+	bool interpreted;
+	const char *missing; /* why some of those are missing; NULL: all are there */
 	enum uw_stop stop;
 	uint64_t stop_addr;
 	uint8_t confidence; /* enum uw_confidence: of the least certain frame; for the fold */

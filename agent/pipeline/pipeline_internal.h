@@ -11,6 +11,7 @@
 #include "agent/process/contexts.h"
 #include "agent/process/process.h"
 #include "agent/process/users.h"
+#include "agent/runtime/runtime.h"
 
 #define MAX_KERNEL_FRAMES 127
 
@@ -23,6 +24,8 @@ struct pipeline {
 	struct uw_steppers *steppers; /* NULL: the built-in steppers are used */
 	struct processes *processes;
 	struct generated *generated;
+	struct runtimes *runtimes;
+	const struct uw_frame **native; /* max_frames; the walk's output, for runtimes */
 	struct cgroups cgroups;
 	struct users users;
 	struct strings wakers; /* the labels of who woke threads */
@@ -31,9 +34,10 @@ struct pipeline {
 	struct uw_history *history; /* walk histories; NULL: every sample is walked fully */
 	struct pipeline_reuse reuse;
 	struct fold *fold;
-	struct uw_frame *user;	      /* max_frames; the walk's output */
-	struct uw_frame *other;	      /* max_frames, for verify_reuse */
-	struct walked_frame *frames;  /* one sample's frames: MAX_KERNEL_FRAMES + max_frames */
+	struct uw_frame *user;	/* max_frames; the walk's output */
+	struct uw_frame *other; /* max_frames, for verify_reuse */
+	/* One sample's frames: MAX_KERNEL_FRAMES + max_frames + RUNTIME_PUT_MAX */
+	struct walked_frame *frames;
 	uint32_t *locations;	      /* their location ids for the fold; the same size */
 	struct accounting now, total; /* since the last pipeline_take; before it */
 	uint64_t number;

@@ -5,6 +5,8 @@
 
 #include "agent/source/machine.h"
 
+#include <string.h>
+
 /* Fill p->frames with the sample's kernel frames and return how many. */
 static size_t kernel_frames(struct pipeline *p, const struct event_sample *s)
 {
@@ -154,12 +156,105 @@ static void begin_walk(struct pipeline *p, const struct event_sample *s, struct 
 		walk->stack.max_frames = 1;
 }
 
+/* ---- frames of interpreted code ---------------------------------------------------------- */
+
+/*
+ * Ask the runtimes of the sample's process for their frames; the n native ones are in p->native. Return
+ * how many there are in *put.
+ */
+static size_t interpreted(struct pipeline *p, struct walked *walked, size_t n,
+			  const struct runtime_put **put)
+{
+	if (!n || !runtimes_concern(p->runtimes, walked->event))
+		return 0;
+	walked->interpreted = true;
+	return runtimes_decode(p->runtimes, walked->event, p->native, n, put, &walked->missing);
+}
+
+/* Return the location of a frame of interpreted code. */
+static struct location locate_put(struct pipeline *p, const struct runtime_put *put)
+{
+	const struct module *module = runtimes_module(p->runtimes, put);
+
+	return (struct location){ .vaddr = put->address,
+				  .module = module ? module : modules_unknown(p->modules) };
+}
+
+/*
+ * Merge n_put frames into n native ones. For each frame of the result call add, innermost first, with the
+ * number of the native frame, or with the other frame. Return how many there are, or a negative code.
+ */
+static int merge(const struct runtime_put *put, size_t n_put, size_t n,
+		 int (*add)(void *ctx, size_t native, const struct runtime_put *put), void *ctx)
+{
+	size_t next = 0, n_all = 0;
+	int err = 0;
+
+	for (size_t i = 0; i <= n && !err; i++) {
+		bool instead = false;
+
+		for (; next < n_put && (put[next].at <= i || i == n) && !err; next++, n_all++) {
+			instead |= put[next].instead && put[next].at == i;
+			err = add(ctx, i, &put[next]);
+		}
+		if (i < n && !instead && !err) {
+			err = add(ctx, i, NULL);
+			n_all++;
+		}
+	}
+	return err ? err : (int)n_all;
+}
+
+struct merging {
+	struct pipeline *p;
+	const struct uw_frame *frames; /* for frames */
+	const uint32_t *ids;	       /* for locations: of the native frames */
+	size_t to;
+};
+
+static int merge_frame(void *ctx, size_t native, const struct runtime_put *put)
+{
+	struct merging *m = ctx;
+	const struct uw_frame *frame = put ? NULL : &m->frames[native];
+
+	m->p->frames[m->to++] = put ? (struct walked_frame){ .location = locate_put(m->p, put),
+							     .pc = put->address,
+							     .stepper = UW_STEPPER_CONTEXT,
+							     .exact = true }
+				    : (struct walked_frame){ .location = locate(m->p, frame),
+							     .pc = frame->pc,
+							     .user = frame,
+							     .stepper = frame->stepper,
+							     .confidence = frame->confidence,
+							     .exact = frame->exact };
+	return 0;
+}
+
+static int merge_id(void *ctx, size_t native, const struct runtime_put *put)
+{
+	struct merging *m = ctx;
+	struct location location;
+
+	if (!put) {
+		m->p->locations[m->to++] = m->ids[native];
+		return 0;
+	}
+	location = locate_put(m->p, put);
+	return fold_location(m->p->fold, &location, &m->p->locations[m->to++]);
+}
+
+/* ---- the user part ----------------------------------------------------------------------- */
+
 /* Walk a sample's user part into p->frames[first] and after. Return the number of frames. */
 static size_t user_frames(struct pipeline *p, const struct event *event, struct uw_space *space,
 			  size_t first, struct walked *walked)
 {
 	const struct event_sample *s = &event->sample;
+	const struct runtime_put *put = NULL;
+	struct merging merging;
 	struct walk walk;
+	size_t n_put;
+	int n;
 
 	begin_walk(p, s, &walk);
 	uw_walk(space, p->worker, &walk.thread, &walk.stack);
@@ -174,17 +269,14 @@ static size_t user_frames(struct pipeline *p, const struct event *event, struct 
 	if (s->compat)
 		walk.stack.stop = UW_STOP_COMPAT;
 	for (size_t i = 0; i < walk.stack.n_frames; i++)
-		p->frames[first + i] = (struct walked_frame){
-			.location = locate(p, &walk.stack.frames[i]),
-			.pc = walk.stack.frames[i].pc,
-			.stepper = walk.stack.frames[i].stepper,
-			.confidence = walk.stack.frames[i].confidence,
-			.exact = walk.stack.frames[i].exact,
-		};
+		p->native[i] = &walk.stack.frames[i];
+	n_put = interpreted(p, walked, walk.stack.n_frames, &put);
+	merging = (struct merging){ .p = p, .frames = walk.stack.frames, .to = first };
+	n = merge(put, n_put, walk.stack.n_frames, merge_frame, &merging); /* cannot fail */
 	explain(p, space, &walk.thread, &walk.stack, walked);
 	walked->stop = walk.stack.stop;
 	walked->stop_addr = walk.stack.stop_addr;
-	return walk.stack.n_frames;
+	return (size_t)n;
 }
 
 /* Return the fold's location id for a frame. */
@@ -194,6 +286,25 @@ static int number_frame(struct pipeline *p, const struct uw_frame *frame, uint32
 
 	location.confidence = frame->confidence;
 	return fold_location(p->fold, &location, out);
+}
+
+/*
+ * Add frames of interpreted code to the n location ids in p->locations[first] and after; the frames are in
+ * p->native. Return the new number of ids, or a negative code.
+ */
+static int merge_locations(struct pipeline *p, struct walked *walked, size_t first, size_t n)
+{
+	const struct runtime_put *put;
+	size_t n_put = interpreted(p, walked, n, &put);
+	uint32_t *ids = p->locations + first;
+	struct merging merging = { .p = p, .to = first };
+
+	if (!n_put)
+		return (int)n;
+	/* There is room for the native ones behind the place of the merged ones. */
+	memmove(ids + n_put, ids, n * sizeof(*ids));
+	merging.ids = ids + n_put;
+	return merge(put, n_put, n, merge_id, &merging);
 }
 
 /*
@@ -210,7 +321,7 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 	struct uw_job job;
 	struct walk walk;
 	size_t n, at;
-	int err = 0;
+	int err = 0, n_all;
 
 	begin_walk(p, s, &walk);
 	job = (struct uw_job){ .space = space, .thread = &walk.thread, .stack = &walk.stack };
@@ -244,12 +355,18 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 		uw_history_forget(p->history); /* the history has frames without ids */
 		return err;
 	}
+	for (size_t i = 0; i < n; i++)
+		p->native[i] = &walk.stack.frames[i];
 	for (at = incremental.n_taken; at-- > 0; n++) {
 		ids[n] = incremental.users[at];
+		p->native[n] = &incremental.frames[at];
 		if (incremental.frames[at].confidence > walked->confidence)
 			walked->confidence = incremental.frames[at].confidence;
 	}
-	walked->n_frames += n;
+	n_all = merge_locations(p, walked, first, n);
+	if (n_all < 0)
+		return n_all;
+	walked->n_frames += (size_t)n_all;
 	walked->stop = walk.stack.stop;
 	walked->stop_addr = walk.stack.stop_addr;
 	return 0;

@@ -10,12 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct runtime_frames;
+
 enum module_kind {
 	MODULE_FILE,
 	MODULE_VDSO,
-	MODULE_KERNEL, /* vmlinux and its modules */
-	MODULE_JIT,    /* executable memory without a file */
-	MODULE_OTHER,  /* [vsyscall], [uprobes], or an address in no mapping */
+	MODULE_KERNEL,	/* vmlinux and its modules */
+	MODULE_JIT,	/* executable memory without a file */
+	MODULE_RUNTIME, /* interpreted code: "[cpython]"; agent/runtime/frames.h has its addresses */
+	MODULE_OTHER,	/* [vsyscall], [uprobes], or an address in no mapping */
 };
 
 enum module_state { /* why a module has no object for unwinding and symbols */
@@ -40,10 +43,12 @@ struct module {
 	enum module_state state;
 	int error;    /* negative errno for the state, or 0 */
 	uint32_t pid; /* JIT: the process; other modules are shared by all processes */
-	char *path;   /* as the process saw it, sanitised; or "[vdso]", "[kernel]", "[jit]" */
+	char *path;   /* as the process saw it, sanitised; or "[vdso]", "[kernel]", "[jit]", … */
 	struct uw_build_id build_id; /* as reported by the source, or read from the file */
 	struct uw_object *object;    /* NULL unless USABLE; owned */
-	bool gone; /* USABLE without a file: uses what the store has for the build-id */
+	struct runtime_frames
+		*frames; /* RUNTIME: what the addresses mean; borrowed; NULL: unknown */
+	bool gone;	 /* USABLE without a file: uses what the store has for the build-id */
 };
 
 #endif

@@ -254,6 +254,30 @@ struct module *modules_unknown(struct modules *modules)
 	return &modules->unknown->module;
 }
 
+struct module *modules_runtime(struct modules *modules, const char *name)
+{
+	size_t i = 0;
+
+	while (i < MODULES_RUNTIMES_MAX && modules->runtimes[i]) {
+		if (!strcmp(modules->runtimes[i]->module.path, name))
+			return &modules->runtimes[i]->module;
+		i++;
+	}
+	assert(i < MODULES_RUNTIMES_MAX);
+	modules->runtimes[i] = add(modules, MODULE_RUNTIME, name);
+	if (!modules->runtimes[i])
+		return NULL;
+	modules->runtimes[i]->module.frames = modules->frames;
+	return &modules->runtimes[i]->module;
+}
+
+void modules_set_frames(struct modules *modules, struct runtime_frames *frames)
+{
+	modules->frames = frames;
+	for (size_t i = 0; i < MODULES_RUNTIMES_MAX && modules->runtimes[i]; i++)
+		modules->runtimes[i]->module.frames = frames;
+}
+
 size_t modules_count(const struct modules *modules)
 {
 	return modules->n;
@@ -531,7 +555,8 @@ static void forget(struct modules *modules, struct known **unused)
 		struct known *k = modules->known[i];
 
 		if (k && !k->needed && !k->counted && !k->n_same && !atomic_load(&k->n_users) &&
-		    k != modules->kernel && k != modules->unknown)
+		    k->module.kind != MODULE_RUNTIME && k != modules->kernel &&
+		    k != modules->unknown)
 			unused[n++] = k;
 	}
 	if (n > most) {

@@ -62,6 +62,13 @@ void modules_process_changed(struct modules *modules, uint32_t pid);
 
 struct module *modules_kernel(struct modules *modules);	 /* the kernel and its modules */
 struct module *modules_unknown(struct modules *modules); /* addresses in no mapping */
+/*
+ * Return the module for the frames of a runtime of interpreted code, by its name; it is never forgotten. NULL
+ * when out of memory. modules_set_frames sets what the addresses in all of them mean; borrowed.
+ */
+struct runtime_frames;
+struct module *modules_runtime(struct modules *modules, const char *name);
+void modules_set_frames(struct modules *modules, struct runtime_frames *frames);
 
 /*
  * Return the unwind object of a module; a uw_resolve_fn. ctx is the catalogue, mapping->user the

@@ -59,6 +59,8 @@ struct known { /* a module as the catalogue stores it */
 	struct uw_dynamic *generated[GENERATED_MAX]; /* latest first; NULL after the last */
 };
 
+#define MODULES_RUNTIMES_MAX 16
+
 struct modules {
 	struct opener *opener;
 	const struct source_info *info;
@@ -73,6 +75,8 @@ struct modules {
 	struct uw_hash_index by_identity;
 	struct uw_hash_index by_contents; /* usable modules, by path and build-id */
 	struct known *kernel, *unknown;
+	struct known *runtimes[MODULES_RUNTIMES_MAX]; /* NULL after the last */
+	struct runtime_frames *frames;
 	uint64_t patience_ns, patience_at_ns; /* the time that was left, and when */
 	uint64_t tick;			      /* counts calls of modules_get */
 	size_t n_open;	    /* files opened since the last parking, and those left open by it */

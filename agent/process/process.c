@@ -487,6 +487,7 @@ static enum uw_mapping_kind mapping_kind(enum module_kind kind)
 	case MODULE_JIT:
 		return UW_MAPPING_ANON;
 	case MODULE_KERNEL:
+	case MODULE_RUNTIME:
 	case MODULE_OTHER:
 		break;
 	}
@@ -634,6 +635,7 @@ int processes_event(struct processes *p, const struct event *event)
 	case EVENT_GENERATED:
 		return on_generated(p, event);
 	case EVENT_SAMPLE:
+	case EVENT_MEMORY:
 	case EVENT_CGROUP:
 	case EVENT_FREED:
 	case EVENT_LOST:

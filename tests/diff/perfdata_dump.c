@@ -54,10 +54,12 @@ static void print_sample(const struct source *source, const struct event_sample 
 static void print_event(const struct source *source, const struct event *e)
 {
 	static const char *const names[] = {
-		[EVENT_MAPPING] = "mapping",	 [EVENT_EXEC] = "exec",	  [EVENT_FORK] = "fork",
-		[EVENT_EXIT] = "exit",		 [EVENT_COMM] = "comm",	  [EVENT_SAMPLE] = "sample",
-		[EVENT_CGROUP] = "cgroup",	 [EVENT_FREED] = "freed", [EVENT_LOST] = "lost",
-		[EVENT_GENERATED] = "generated",
+		[EVENT_MAPPING] = "mapping", [EVENT_EXEC] = "exec",
+		[EVENT_FORK] = "fork",	     [EVENT_EXIT] = "exit",
+		[EVENT_COMM] = "comm",	     [EVENT_SAMPLE] = "sample",
+		[EVENT_CGROUP] = "cgroup",   [EVENT_FREED] = "freed",
+		[EVENT_LOST] = "lost",	     [EVENT_GENERATED] = "generated",
+		[EVENT_MEMORY] = "memory",   [EVENT_CHANGED] = "changed",
 	};
 
 	(void)printf("%s %d/%d %" PRIu64, names[e->type], (int)e->pid, (int)e->tid, e->time_ns);

@@ -205,6 +205,8 @@ static void give(uint8_t kind, uint8_t size)
 	if (event.type == EVENT_SAMPLE)
 		event.sample = (struct event_sample){ .regions = regions,
 						      .n_regions = size % 3,
+						      .slices = regions,
+						      .n_slices = size / 3 % 3,
 						      .kernel_ips = ips,
 						      .n_kernel_ips = size };
 	else if (event.type == EVENT_MAPPING)
@@ -213,6 +215,8 @@ static void give(uint8_t kind, uint8_t size)
 		event.comm.comm = name;
 	else if (event.type == EVENT_CGROUP)
 		event.cgroup.path = size ? name : NULL;
+	else if (event.type == EVENT_MEMORY)
+		event.memory = (struct event_memory){ .bytes = bytes, .size = (size_t)size * 16 };
 	else if (event.type == EVENT_GENERATED)
 		event.generated =
 			(struct event_generated){ .bytes = bytes, .size = (size_t)size * 16 };

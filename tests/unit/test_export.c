@@ -529,11 +529,16 @@ static void test_separate_samples_keep_their_times(void)
 }
 
 static const struct walked_frame frames[] = {
-	{ { 0xffffffffc0000010, &modules[2], 0, 0 }, 0xffffffffc0000010, 0, true, 0 },
-	{ { 0xffffffff81000123, &modules[2], 1, 0 }, 0xffffffff81000124, 0, false, 0 },
-	{ { 0x2999, &modules[1], 0, 0 }, 0x7f0000002999, UW_STEPPER_CONTEXT, true, 0 },
-	{ { 0x2345, &modules[1], 1, 0 }, 0x7f0000002346, UW_STEPPER_CFI, false, 0 },
-	{ { 0x401000, &modules[0], 1, 0 }, 0x401001, UW_STEPPER_FP, false, UW_CONFIDENCE_GUESS },
+	{ { 0xffffffffc0000010, &modules[2], 0, 0 }, 0xffffffffc0000010, 0, true, 0, NULL },
+	{ { 0xffffffff81000123, &modules[2], 1, 0 }, 0xffffffff81000124, 0, false, 0, NULL },
+	{ { 0x2999, &modules[1], 0, 0 }, 0x7f0000002999, UW_STEPPER_CONTEXT, true, 0, NULL },
+	{ { 0x2345, &modules[1], 1, 0 }, 0x7f0000002346, UW_STEPPER_CFI, false, 0, NULL },
+	{ { 0x401000, &modules[0], 1, 0 },
+	  0x401001,
+	  UW_STEPPER_FP,
+	  false,
+	  UW_CONFIDENCE_GUESS,
+	  NULL },
 };
 
 static const struct event sample = {

@@ -57,11 +57,16 @@ static struct event event_of(uint64_t i, uint8_t memory[FEED_SIZE / 4], struct u
 		event.generated.bytes = memory;
 		event.generated.size = size;
 		break;
+	case EVENT_MEMORY:
+		event.memory = (struct event_memory){ memory, size };
+		break;
 	case EVENT_SAMPLE:
 		regions[0] = (struct uw_region){ number(), size / 2, memory };
 		regions[1] = (struct uw_region){ number(), size - size / 2, memory + size / 2 };
 		event.sample.regions = regions;
 		event.sample.n_regions = (uint32_t)(i % 3);
+		event.sample.slices = regions;
+		event.sample.n_slices = (uint32_t)(i / 2 % 3);
 		event.sample.kernel_ips = ips;
 		event.sample.n_kernel_ips = (uint32_t)(i % 5);
 		for (size_t k = 0; k < 4; k++)
@@ -76,6 +81,16 @@ static struct event event_of(uint64_t i, uint8_t memory[FEED_SIZE / 4], struct u
 static bool same_text(const char *a, const char *b)
 {
 	return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool same_regions(const struct uw_region *a, uint32_t n, const struct uw_region *b,
+			 uint32_t m)
+{
+	for (uint32_t i = 0; n == m && i < n; i++)
+		if (a[i].addr != b[i].addr || a[i].size != b[i].size ||
+		    memcmp(a[i].bytes, b[i].bytes, a[i].size) != 0)
+			return false;
+	return n == m;
 }
 
 static bool same(const struct event *a, const struct event *b)
@@ -95,16 +110,15 @@ static bool same(const struct event *a, const struct event *b)
 	case EVENT_GENERATED:
 		return a->generated.size == b->generated.size &&
 		       !memcmp(a->generated.bytes, b->generated.bytes, a->generated.size);
+	case EVENT_MEMORY:
+		return a->memory.size == b->memory.size &&
+		       !memcmp(a->memory.bytes, b->memory.bytes, a->memory.size);
 	case EVENT_SAMPLE:
 		if (s->n_regions != t->n_regions || s->n_kernel_ips != t->n_kernel_ips ||
 		    memcmp(s->kernel_ips, t->kernel_ips, s->n_kernel_ips * sizeof(*s->kernel_ips)))
 			return false;
-		for (uint32_t i = 0; i < s->n_regions; i++)
-			if (s->regions[i].addr != t->regions[i].addr ||
-			    s->regions[i].size != t->regions[i].size ||
-			    memcmp(s->regions[i].bytes, t->regions[i].bytes, s->regions[i].size))
-				return false;
-		return true;
+		return same_regions(s->regions, s->n_regions, t->regions, t->n_regions) &&
+		       same_regions(s->slices, s->n_slices, t->slices, t->n_slices);
 	default:
 		return a->freed.id == b->freed.id;
 	}

@@ -167,6 +167,9 @@ static void some_event(uint64_t i, struct event *e)
 		e->generated.bytes = texts[0];
 		e->generated.size = any() % 8;
 		break;
+	case EVENT_MEMORY:
+		e->memory = (struct event_memory){ texts[1], any() % 8 };
+		break;
 	case EVENT_LOST:
 		e->lost = (struct event_lost){ (enum event_lost_reason)(any() % EVENT_LOST_N),
 					       number() >> 8, number() >> 8 };
@@ -187,6 +190,15 @@ static bool same_mapping(const struct event_mapping *a, const struct event_mappi
 	       (!a->image || !memcmp(a->image, b->image, a->image_size)) && !a->image == !b->image;
 }
 
+static bool same_regions(const struct uw_region *a, const struct uw_region *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (a[i].addr != b[i].addr || a[i].size != b[i].size ||
+		    (a[i].size && memcmp(a[i].bytes, b[i].bytes, a[i].size)))
+			return false;
+	return true;
+}
+
 static bool same_sample(const struct event_sample *a, const struct event_sample *b)
 {
 	if (a->event != b->event || a->cpu != b->cpu || a->period != b->period ||
@@ -202,12 +214,9 @@ static bool same_sample(const struct event_sample *a, const struct event_sample 
 	    !a->wait.waker != !b->wait.waker ||
 	    (a->wait.waker && strcmp(a->wait.waker, b->wait.waker) != 0))
 		return false;
-	for (size_t i = 0; i < a->n_regions; i++)
-		if (a->regions[i].addr != b->regions[i].addr ||
-		    a->regions[i].size != b->regions[i].size ||
-		    (a->regions[i].size &&
-		     memcmp(a->regions[i].bytes, b->regions[i].bytes, a->regions[i].size)))
-			return false;
+	if (!same_regions(a->regions, b->regions, a->n_regions) || a->n_slices != b->n_slices ||
+	    !same_regions(a->slices, b->slices, a->n_slices))
+		return false;
 	for (size_t i = 0; i < a->n_kernel_ips; i++)
 		if (a->kernel_ips[i] != b->kernel_ips[i])
 			return false;
@@ -234,6 +243,10 @@ static bool same_event(const struct event *a, const struct event *b)
 		return a->generated.size == b->generated.size &&
 		       (!a->generated.size ||
 			!memcmp(a->generated.bytes, b->generated.bytes, a->generated.size));
+	case EVENT_MEMORY:
+		return a->memory.size == b->memory.size &&
+		       (!a->memory.size ||
+			!memcmp(a->memory.bytes, b->memory.bytes, a->memory.size));
 	case EVENT_LOST:
 		return a->lost.reason == b->lost.reason && a->lost.n_samples == b->lost.n_samples &&
 		       a->lost.n_sideband == b->lost.n_sideband;

@@ -11,6 +11,7 @@
 #include "agent/pipeline/names.h"
 #include "agent/process/generated.h"
 #include "agent/process/modules.h"
+#include "agent/runtime/runtime.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,10 +30,11 @@ struct raw {
 	int err; /* the first error; nothing is written after it */
 	/* samples passed to raw_event */
 	uint64_t n_given;
-	/* What finding generated code needs, if raw_open got an opener; else NULL. */
+	/* What finding generated and interpreted code needs, if raw_open got an opener; else NULL. */
 	struct modules *modules;
 	struct processes *processes;
 	struct generated *generated;
+	struct runtimes *runtimes;
 	struct raw_files *files;
 	bool whole_files;
 };
@@ -44,6 +46,7 @@ static void raw_free(struct raw *raw)
 		(void)close(raw->fd);
 	raw_files_free(raw->files);
 	generated_free(raw->generated);
+	runtimes_free(raw->runtimes);
 	processes_free(raw->processes);
 	modules_free(raw->modules);
 	free(raw->path);
@@ -74,6 +77,8 @@ static int watch(struct raw *raw, struct opener *opener)
 		err = processes_new(raw->info->machine, raw->modules, &raw->processes);
 	if (!err)
 		err = raw_files_new(raw->processes, raw->modules, &raw->files);
+	if (!err)
+		err = runtimes_new(raw->processes, raw->modules, opener, true, &raw->runtimes);
 	return err ? err : generated_new(raw->processes, opener, true, &raw->generated);
 }
 
@@ -138,6 +143,22 @@ static int write_event(struct raw *raw, const struct event *event)
 	return failed(raw, err);
 }
 
+/* Write the memory that leads to the names of a sample's interpreted code, if it is not written yet. */
+static int write_memory(struct raw *raw, const struct event *sample)
+{
+	const struct runtime_put *put;
+	const char *missing;
+	struct event found;
+
+	if (!runtimes_concern(raw->runtimes, sample))
+		return 0;
+	(void)runtimes_decode(raw->runtimes, sample, NULL, 0, &put, &missing);
+	if (runtimes_found(raw->runtimes, &found) != 1)
+		return 0;
+	found.time_ns = sample->time_ns;
+	return write_event(raw, &found);
+}
+
 /* When a process ends, store the names that it wrote for its generated code (perf-PID.map). */
 int raw_event(struct raw *raw, const struct event *event)
 {
@@ -148,10 +169,16 @@ int raw_event(struct raw *raw, const struct event *event)
 	if (raw->generated && event->type == EVENT_EXIT && event->pid == event->tid &&
 	    generated_names(raw->generated, event->pid, &found) == 1)
 		err = write_event(raw, &found);
-	if (!err && raw->generated && event->type != EVENT_SAMPLE)
-		err = processes_event(raw->processes, event);
-	else if (raw->generated && generated_look(raw->generated, event, &found) == 1)
-		err = write_event(raw, &found);
+	if (!err && raw->generated && event->type != EVENT_SAMPLE) {
+		err = runtimes_event(raw->runtimes, event);
+		if (!err)
+			err = processes_event(raw->processes, event);
+	} else if (raw->generated) {
+		if (generated_look(raw->generated, event, &found) == 1)
+			err = write_event(raw, &found);
+		if (!err)
+			err = write_memory(raw, event);
+	}
 	if (!err && raw->files && event->type == EVENT_SAMPLE)
 		err = raw_files_sample(raw->files, event);
 	return err ? err : write_event(raw, event);
