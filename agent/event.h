@@ -7,6 +7,7 @@
 #ifndef AGENT_EVENT_H
 #define AGENT_EVENT_H
 
+#include "schema/plan.h"
 #include "unwinder/unwinder.h"
 
 #include <stdbool.h>
@@ -138,7 +139,8 @@ struct event_sample {
 	 */
 	const struct uw_region *slices;
 	uint32_t n_slices;
-	uw_read_fn read; /* reads other memory of the process, after regions; NULL: none */
+	uint8_t slices_end; /* enum plan_end: why there are no more of them */
+	uw_read_fn read;    /* reads other memory of the process, after regions; NULL: none */
 	void *read_ctx;
 	const char *name; /* the sample's own name, for tables; NULL: use its number */
 	uint32_t n_kernel_ips;

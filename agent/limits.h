@@ -19,7 +19,7 @@ struct limits {
 	uint64_t open_files, deleted_files, modules, thread_names, addresses, symbol_tables;
 	uint64_t symbol_bytes;
 	uint64_t cgroups, cgroup_path_bytes, context_bytes;
-	uint64_t interpreted_frames, runtime_bytes;
+	uint64_t interpreted_frames, runtime_bytes, slice_bytes;
 	uint64_t name_bytes, history_bytes, profile_bytes, memory_bytes;
 };
 

@@ -22,6 +22,7 @@
 
 #include "bpf/filter.h"
 #include "bpf/pace.h"
+#include "bpf/plan.h"
 #include "bpf/scratch.h"
 #include "bpf/stack_copy.h"
 #include "bpf/thread.h"
@@ -61,6 +62,8 @@ static __always_inline void fill_head(struct capture_head *head, const struct ti
 	head->cgroup_id = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(head->comm, sizeof(head->comm));
 	head->uid = (__u32)bpf_get_current_uid_gid();
+	head->slices_len = 0;
+	head->slices_end = PLAN_NONE;
 	head->reserved = 0;
 	head->flags = tick->flags;
 	if (tick->user)
@@ -69,12 +72,13 @@ static __always_inline void fill_head(struct capture_head *head, const struct ti
 
 /*
  * Append what follows the stacks at bytes: the kernel's return addresses, the holes, the
- * allocation. Return the size of the record. The checks of size are for the verifier.
+ * allocation, the slices. Return the size of the record. The checks of size are for the verifier.
  */
-static __always_inline __u64 append(void *ctx, struct capture_front *front, __u8 *bytes,
-				    const struct tick *tick)
+static __always_inline __u64 append(void *ctx, struct capture_front *front, __u32 place,
+				    const struct tick *tick, __u64 fsbase, bool fallback)
 {
 	struct capture_head *head = &front->head;
+	__u8 *bytes = (__u8 *)(front + 1);
 	__u64 size = (head->stack_len + 7) & ~7u;
 	long n;
 
@@ -105,7 +109,7 @@ static __always_inline __u64 append(void *ctx, struct capture_front *front, __u8
 		__builtin_memcpy(bytes + size, tick->alloc, sizeof(*tick->alloc));
 		size += sizeof(*tick->alloc);
 	}
-	size += CAPTURE_HEAD_SIZE;
+	size = append_slices(front, place, size, fsbase, fallback) + CAPTURE_HEAD_SIZE;
 	barrier_var(size);
 	if (size > CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL)
 		size = CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL;
@@ -125,7 +129,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	 * searches the names of all types, which takes 0.3 ms for each path that leads here.
 	 */
 	struct mm_struct *mm = GET(fallback, task, mm);
-	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
+	__u64 id = bpf_get_current_pid_tgid(), size, fsbase = 0;
 	__u64 period = tick->period;
 	__u32 cpu = bpf_get_smp_processor_id(), place;
 	long err;
@@ -209,7 +213,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	if (!fallback)
 		top_put(&front->top, task);
 
-	size = append(ctx, front, bytes, tick);
+	size = append(ctx, front, place, tick, fsbase, fallback);
 	err = put(head, size, ring_reserve);
 	add(&count->program_ns, bpf_ktime_get_ns() - head->time_ns);
 	if (err) {

@@ -14,6 +14,7 @@
  *   kernel_len             return addresses of the kernel stack, u64, innermost first
  *   40                     struct capture_holes, if CAPTURE_HOLES is set
  *   32                     struct capture_alloc, if CAPTURE_ALLOC is set
+ *   slices_len             slices of other memory (schema/plan.h)
  *
  * A record may instead be a single struct capture_wake, struct capture_free or struct
  * capture_question.
@@ -29,7 +30,9 @@
 
 #include <linux/types.h>
 
-#define CAPTURE_VERSION	       5u
+#include "schema/plan.h"
+
+#define CAPTURE_VERSION	       6u
 #define CAPTURE_MAGIC	       (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory; version */
 #define CAPTURE_WAKE_MAGIC     (0x57574fu | CAPTURE_VERSION << 24) /* "OWW"; version */
 #define CAPTURE_FREE_MAGIC     (0x46574fu | CAPTURE_VERSION << 24) /* "OWF"; version */
@@ -97,8 +100,10 @@ struct capture_head {
 	__u64 process_start_ns;	  /* CLOCK_BOOTTIME; pid and start time identify a process */
 	__u64 regs[CAPTURE_REGS]; /* x86_64, by DWARF number; 7 is rsp, 16 is rip */
 	char comm[CAPTURE_COMM];
-	__u32 uid; /* real user ID, in the initial user namespace */
-	__u32 reserved;
+	__u32 uid;	  /* real user ID, in the initial user namespace */
+	__u16 slices_len; /* bytes, a multiple of 8 */
+	__u8 slices_end;  /* enum plan_end */
+	__u8 reserved;
 };
 
 struct capture_holes {
@@ -333,8 +338,8 @@ struct capture_top {
 
 /*
  * The beginning of a scratch buffer. The rest of the record follows: at most stack_max bytes of the
- * stack, and CAPTURE_SCRATCH_TAIL bytes for the second stack and the parts after it. The verifier
- * may check the last part of a copy as a whole page, so the tail has one page more.
+ * stack, and CAPTURE_SCRATCH_TAIL bytes for the second stack, the parts after it and the slices. The
+ * verifier may check the last part of a copy as a whole page, so the tail has one page more for each.
  *
  * The program works on top, a copy of what is cached for the thread. The pointer into the scratch
  * buffer is the same whether something was cached or not, so the verifier checks the code that
@@ -343,11 +348,13 @@ struct capture_top {
 struct capture_front {
 	struct capture_holes holes;
 	struct capture_top top;
+	struct plan_run run;
 	struct capture_head head; /* the record begins here */
 };
 
-#define CAPTURE_FRONT_SIZE		328u
-#define CAPTURE_SCRATCH_TAIL		(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
+#define CAPTURE_FRONT_SIZE 416u
+#define CAPTURE_SCRATCH_TAIL \
+	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE + PLAN_BYTES_MAX + CAPTURE_PAGE)
 #define CAPTURE_SCRATCH_SIZE(stack_max) (CAPTURE_FRONT_SIZE + (stack_max) + CAPTURE_SCRATCH_TAIL)
 
 _Static_assert(sizeof(struct capture_head) == CAPTURE_HEAD_SIZE, "the head has no padding");

@@ -238,6 +238,21 @@ static int find_symbols(const struct serving *s, uint64_t n, struct message *req
 	return request->err;
 }
 
+/* Set the plan of a process. Whatever it is, it can only add memory of that process to its samples. */
+static int set_plan(const struct serving *s, uint32_t pid, bool has_plan, struct message *request)
+{
+	const struct source_info *info = &s->source->info;
+	struct plan_task task = { 0 };
+	struct plan plan = { 0 };
+
+	message_take_bytes(request, &task, sizeof(task));
+	if (has_plan)
+		message_take_bytes(request, &plan, sizeof(plan));
+	if (request->err)
+		return -EBADMSG;
+	return info->plan(info->plan_ctx, pid, &task, has_plan ? &plan : NULL);
+}
+
 /* Do what one request asks for, and add the result to the reply. Return its error. */
 static int serve(struct serving *s, uint64_t what, uint64_t a, uint64_t b, struct message *request,
 		 struct message *reply)
@@ -277,6 +292,8 @@ static int serve(struct serving *s, uint64_t what, uint64_t a, uint64_t b, struc
 		return open_file(s, request, (uint32_t)a, (uint32_t)b, reply);
 	case CAPTURE_SYMBOLS:
 		return find_symbols(s, a, request, reply);
+	case CAPTURE_PLAN:
+		return set_plan(s, (uint32_t)a, b != 0, request);
 	default:
 		return -EINVAL;
 	}

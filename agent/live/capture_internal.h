@@ -36,6 +36,8 @@ enum capture_request {
 	 * them are answered, and of each an error, address, size, name, module.
 	 */
 	CAPTURE_SYMBOLS,
+	/* Of a process: the first number is its pid, the second 1 if a struct plan follows plan_task: nothing */
+	CAPTURE_PLAN,
 };
 
 #endif

@@ -37,6 +37,12 @@ static uint32_t alloc_at(const struct capture_head *head)
 	       (head->flags & CAPTURE_HOLES ? (uint32_t)sizeof(struct capture_holes) : 0);
 }
 
+static uint32_t slices_at(const struct capture_head *head)
+{
+	return alloc_at(head) +
+	       (head->flags & CAPTURE_ALLOC ? (uint32_t)sizeof(struct capture_alloc) : 0);
+}
+
 bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t n_events)
 {
 	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC || head->event >= n_events)
@@ -46,9 +52,10 @@ bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t 
 		return false;
 	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
 		return false;
-	return size ==
-	       alloc_at(head) +
-		       (head->flags & CAPTURE_ALLOC ? (uint32_t)sizeof(struct capture_alloc) : 0);
+	if (head->slices_len > PLAN_BYTES_MAX || head->slices_len % 8 ||
+	    head->slices_end >= PLAN_ENDS)
+		return false;
+	return size == slices_at(head) + head->slices_len;
 }
 
 /* Return the address of the first stack byte. */
@@ -133,6 +140,29 @@ static void make_alloc(uint64_t interval, const struct capture_alloc *alloc, str
 	s->period += !s->period;
 }
 
+/* Describe the slices as regions; return their number. */
+static uint32_t make_slices(const struct capture_head *head, struct uw_region *regions)
+{
+	const uint8_t *bytes = (const uint8_t *)head + slices_at(head);
+	uint32_t left = head->slices_len, n = 0;
+
+	while (left >= 16) {
+		uint64_t word, size;
+
+		memcpy(&word, bytes, sizeof(word));
+		size = (word >> PLAN_ADDR_BITS) * 8;
+		bytes += sizeof(word);
+		left -= (uint32_t)sizeof(word);
+		if (!size || size > left)
+			break;
+		regions[n++] = (struct uw_region){ word & (((uint64_t)1 << PLAN_ADDR_BITS) - 1),
+						   size, bytes };
+		bytes += size;
+		left -= (uint32_t)size;
+	}
+	return n;
+}
+
 void live_captured_sample(const struct capture_head *head, uint64_t interval,
 			  struct uw_region regions[LIVE_REGIONS_MAX], struct event *event)
 {
@@ -161,6 +191,9 @@ void live_captured_sample(const struct capture_head *head, uint64_t interval,
 		if (head->interrupted_len)
 			s->n_regions = add_interrupted(head, regions, s->n_regions);
 	}
+	s->slices = regions + LIVE_STACKS_MAX;
+	s->n_slices = make_slices(head, regions + LIVE_STACKS_MAX);
+	s->slices_end = head->slices_end;
 	s->n_kernel_ips = head->kernel_len / 8;
 	s->kernel_ips = (const void *)(bytes + kernel_at(head));
 	if (head->flags & CAPTURE_ALLOC) {

@@ -13,8 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Runs of readable pages with holes between them, and the second stack. */
-#define LIVE_REGIONS_MAX (CAPTURE_PAGES_MAX / 2 + 2)
+/* Runs of readable pages with holes between them, the second stack, and then the slices. */
+#define LIVE_STACKS_MAX	 (CAPTURE_PAGES_MAX / 2 + 2)
+#define LIVE_REGIONS_MAX (LIVE_STACKS_MAX + PLAN_BYTES_MAX / 16)
 
 /*
  * Return whether a sample record is consistent: its magic number, its event, the limits of its

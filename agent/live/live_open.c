@@ -29,6 +29,14 @@
 #define ALLOC_TICK_NS	UINT64_C(20000000)
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO of the kernel */
 
+/* source_info.plan */
+static int set_plan(void *ctx, uint32_t pid, const struct plan_task *task, const struct plan *plan)
+{
+	const struct live *live = ctx;
+
+	return live_bpf_plan(live->bpf, pid, task, plan);
+}
+
 /*
  * Open a mapped file that may have been deleted (source_info.file): first among the files held
  * open, then by path in a process that sees its file system. *fd is the caller's to close.
@@ -65,6 +73,8 @@ static void fill_info(struct live *live)
 	(void)snprintf(info->kind, sizeof(info->kind), "live");
 	info->file = held_file;
 	info->file_ctx = live;
+	info->plan = set_plan;
+	info->plan_ctx = live;
 	info->kernel_symbol = kernel_symbol;
 	info->kernel_symbol_ctx = live;
 	info->red_zone = true;

@@ -154,6 +154,23 @@ static int open_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, 
 	return err;
 }
 
+/* source_info.plan */
+static int set_plan(void *ctx, uint32_t pid, const struct plan_task *task, const struct plan *plan)
+{
+	struct message *m = malloc(sizeof(*m));
+	int err;
+
+	(void)ctx;
+	if (!m)
+		return -ENOMEM;
+	begin(m, CAPTURE_PLAN, pid, plan != NULL);
+	message_bytes(m, task, sizeof(*task));
+	if (plan)
+		message_bytes(m, plan, sizeof(*plan));
+	err = call(m);
+	return done_with(m, err);
+}
+
 /* ---- kernel symbols ---------------------------------------------------------------------- */
 
 struct found { /* what the capture process said of an address */
@@ -332,7 +349,8 @@ static int take_info(struct message *m, struct remote *remote)
 	info->file = open_file;
 	info->kernel_symbol = kernel_symbol;
 	info->kernel_symbols_ahead = find_ahead;
-	info->file_ctx = info->kernel_symbol_ctx = remote;
+	info->plan = set_plan;
+	info->file_ctx = info->kernel_symbol_ctx = info->plan_ctx = remote;
 	return m->err;
 }
 

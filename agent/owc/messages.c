@@ -311,21 +311,24 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 	if (s->wait && (!s->wait->n || s->wait->n > UINT32_MAX || s->wait->runnable > s->period))
 		return "a wait that cannot be";
 	e->type = EVENT_SAMPLE;
-	*to = (struct event_sample){ .event = (uint16_t)s->event,
-				     .cpu = s->cpu,
-				     .period = s->period,
-				     .has_user_regs = s->has_user_regs,
-				     .compat = s->compat,
-				     .stack_cut = s->stack_cut,
-				     .n_regions = (uint32_t)s->n_regions,
-				     .n_slices = (uint32_t)s->n_slices,
-				     .n_kernel_ips = (uint32_t)s->n_kernel_ips,
-				     .kernel_ips = s->kernel_ips,
-				     .cgroup_id = s->cgroup_id,
-				     .has_uid = s->user != 0,
-				     .uid = s->user - (s->user != 0),
-				     .ns_pid = s->ns_pid,
-				     .process_start_ns = s->process_start_ns };
+	*to = (struct event_sample){
+		.event = (uint16_t)s->event,
+		.cpu = s->cpu,
+		.period = s->period,
+		.has_user_regs = s->has_user_regs,
+		.compat = s->compat,
+		.stack_cut = s->stack_cut,
+		.n_regions = (uint32_t)s->n_regions,
+		.n_slices = (uint32_t)s->n_slices,
+		.slices_end = (uint8_t)(s->slices_end < PLAN_ENDS ? s->slices_end : PLAN_BAD),
+		.n_kernel_ips = (uint32_t)s->n_kernel_ips,
+		.kernel_ips = s->kernel_ips,
+		.cgroup_id = s->cgroup_id,
+		.has_uid = s->user != 0,
+		.uid = s->user - (s->user != 0),
+		.ns_pid = s->ns_pid,
+		.process_start_ns = s->process_start_ns
+	};
 	if (s->alloc)
 		to->alloc = (struct event_alloc){ .id = s->alloc->id,
 						  .size = s->alloc->size,

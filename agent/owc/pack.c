@@ -200,8 +200,9 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 	put_regions(w, s->n_regions, s->slices, s->n_slices);
 	sample.regions = w->region_list;
 	sample.n_regions = s->n_regions;
-	sample.slices = w->region_list + s->n_regions;
+	sample.slices = s->n_slices ? w->region_list + s->n_regions : NULL;
 	sample.n_slices = s->n_slices;
+	sample.slices_end = s->slices_end;
 	/* The packer does not change the addresses. */
 	sample.kernel_ips = (uint64_t *)(uintptr_t)s->kernel_ips;
 	sample.n_kernel_ips = s->n_kernel_ips;

@@ -10,6 +10,7 @@
 #define AGENT_SOURCE_SOURCE_H
 
 #include "agent/event.h"
+#include "schema/plan.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -100,6 +101,13 @@ struct source_info {
 	 */
 	void (*kernel_symbols_ahead)(void *ctx, const uint64_t *addrs, size_t n);
 	void *kernel_symbol_ctx;
+	/*
+	 * Let the samples of a process have slices of its memory (schema/plan.h); task has its start time and
+	 * base. plan NULL: no more. -ENOSPC: too many plans are in use. The function is NULL if the source's
+	 * samples cannot have any. Only one thread at a time may call it.
+	 */
+	int (*plan)(void *ctx, uint32_t pid, const struct plan_task *task, const struct plan *plan);
+	void *plan_ctx;
 };
 
 struct source_kernel_symbol {

@@ -303,3 +303,72 @@ int live_bpf_counted(const struct live_bpf *bpf, size_t i, uint64_t *counted)
 		*counted = sum;
 	return err;
 }
+
+/* Return whether all operations exist, and stay within the plan. */
+static bool plan_is_sound(const struct plan *plan)
+{
+	if (!plan->n || plan->n > PLAN_OPS_MAX)
+		return false;
+	for (uint32_t i = 0; i < plan->n; i++) {
+		const struct plan_op *op = &plan->ops[i];
+
+		if (op->what >= PLAN_WHATS || op->when >= PLAN_WHENS || op->src >= PLAN_REGS ||
+		    op->dst >= PLAN_REGS || op->dst2 >= PLAN_REGS || op->reg >= PLAN_REGS ||
+		    op->other >= PLAN_REGS || op->jump >= plan->n)
+			return false;
+		if ((op->what == PLAN_COPY || op->what == PLAN_RANGE) &&
+		    (!op->size || op->size > PLAN_PIECE_MAX || op->size % 8))
+			return false;
+		if (op->what == PLAN_COPY && (op->at >= op->size / 8 || op->at2 >= op->size / 8))
+			return false;
+	}
+	/* What follows the last operation is PLAN_STOP. */
+	return plan->ops[plan->n - 1].what == PLAN_STOP;
+}
+
+/* Return the number of a plan in the kernel's table; add it if it is new. */
+static int plan_number(struct live_bpf *bpf, const struct plan *plan, uint32_t *out)
+{
+	uint32_t i = 0;
+	int err;
+
+	while (i < bpf->n_plans && memcmp(&bpf->plans[i], plan, sizeof(*plan)) != 0)
+		i++;
+	*out = i;
+	if (i < bpf->n_plans)
+		return 0;
+	if (i == PLAN_PLANS_MAX)
+		return -ENOSPC;
+	err = bpf_map_update_elem(bpf_map__fd(bpf->skeleton->maps.plans), &i, plan, BPF_ANY);
+	if (!err)
+		bpf->plans[bpf->n_plans++] = *plan;
+	return err;
+}
+
+int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *task,
+		  const struct plan *plan)
+{
+	int fd = bpf_map__fd(bpf->skeleton->maps.plan_tasks), err;
+	struct plan_task entry = *task;
+	bool is_new;
+
+	if (!plan) {
+		err = bpf_map_delete_elem(fd, &pid);
+		if (!err)
+			bpf->skeleton->bss->plans_in_use--;
+		return err == -ENOENT ? 0 : err;
+	}
+	if (!plan_is_sound(plan))
+		return -EINVAL;
+	entry.reserved = 0;
+	err = plan_number(bpf, plan, &entry.plan);
+	if (err)
+		return err;
+	err = bpf_map_update_elem(fd, &pid, &entry, BPF_NOEXIST);
+	is_new = !err;
+	if (err == -EEXIST)
+		err = bpf_map_update_elem(fd, &pid, &entry, BPF_ANY);
+	if (is_new)
+		bpf->skeleton->bss->plans_in_use++;
+	return err;
+}

@@ -129,6 +129,14 @@ bool live_bpf_any_alive(struct live_bpf *bpf); /* a selected process */
 bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns,
 			 uint64_t now_ns, struct capture_wake *wake);
 
+/*
+ * Let a process's samples have the slices that this plan copies; task names it and its base. An older plan
+ * of the process is replaced. plan NULL: it has no plan any more. -EINVAL: the plan has operations that do
+ * not exist. -ENOSPC: too many different plans are in use.
+ */
+int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *task,
+		  const struct plan *plan);
+
 /* Announce that the ring will be read now, so that it wakes its reader again when it fills up. */
 void live_bpf_reading(struct live_bpf *bpf);
 /* Return whether this kernel can only run the plain programs, which are for old kernels. */

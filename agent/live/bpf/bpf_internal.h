@@ -62,6 +62,8 @@ struct live_bpf {
 	int n_cpus;	    /* possible CPUs: they have counters */
 	uint32_t n_scratch; /* up to the last present CPU: they have a scratch buffer */
 	struct capture_counters *per_cpu;
+	struct plan plans[PLAN_PLANS_MAX]; /* those in the kernel's table */
+	uint32_t n_plans;
 };
 
 /*

@@ -1,5 +1,7 @@
 /* agent/live/bpf/bpf_load.c: sizes, configures and loads the BPF programs of bpf/capture.bpf.c. */
 #include "agent/live/bpf/bpf_internal.h"
+
+#include "agent/limits.h"
 #include "agent/live/bpf/btf.h"
 #include "agent/live/bpf/multi.h"
 #include "agent/live/bpf/xstate.h"
@@ -128,6 +130,7 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 		 */
 		*number_of(s, bpf->events->events[i].kind) = (uint32_t)i;
 	}
+	s->rodata->slice_bytes = (uint32_t)limits.slice_bytes;
 	s->rodata->alloc_interval = options->alloc_interval ? options->alloc_interval : 1;
 	return 0;
 }

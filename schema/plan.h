@@ -1,0 +1,122 @@
+/*
+ * schema/plan.h: plans, by which the BPF programs copy memory of a process beside its stack.
+ *
+ * A plan is a list of at most PLAN_OPS_MAX operations on eight registers. It runs in a sampled thread after
+ * its stack was copied, and appends pieces of memory to the record: the slices. It only reads the memory of
+ * that thread's own process. At most PLAN_STEPS_MAX operations run, and at most PLAN_BYTES_MAX bytes are
+ * appended; a word that cannot be read ends the plan. enum plan_end says how it ended.
+ *
+ * A slice is a head, u64, with the address in its low 56 bits and the number of 8-byte words in its high
+ * eight bits, and then these words.
+ *
+ * This file includes <linux/types.h> only, because the BPF side has no libc.
+ */
+#ifndef SCHEMA_PLAN_H
+#define SCHEMA_PLAN_H
+
+#include <linux/types.h>
+
+#define PLAN_OPS_MAX   32u
+#define PLAN_STEPS_MAX 512u
+#define PLAN_BYTES_MAX 32768u
+#define PLAN_PIECE_MAX 2040u /* bytes that one operation copies; a multiple of 8 */
+#define PLAN_ADDR_BITS 56u
+#define PLAN_PLANS_MAX 64u    /* plans in use at the same time */
+#define PLAN_TASKS_MAX 16384u /* processes that have one */
+
+enum plan_reg {
+	PLAN_R0, /* R0 to R5 are 0 when the plan begins */
+	PLAN_R1,
+	PLAN_R2,
+	PLAN_R3,
+	PLAN_R4,
+	PLAN_R5,
+	PLAN_BASE,   /* a number that is the process's own: where the file of its runtime is */
+	PLAN_THREAD, /* the thread pointer: fsbase */
+	PLAN_REGS
+};
+
+/* What an operation does first. addr is r[src] + imm. */
+enum plan_what {
+	PLAN_STOP, /* the plan is done */
+	PLAN_ADD,  /* r[dst] = addr + (r[other] << size): r[other] is not used if size is 64 */
+	PLAN_AND,  /* r[dst] = r[src] & imm */
+	PLAN_LOAD, /* r[dst] = the word at addr */
+	/*
+	 * Append size bytes (a multiple of 8) from addr on. Then r[dst] = word number at of these, and
+	 * r[dst2] = word number at2.
+	 */
+	PLAN_COPY,
+	/*
+	 * Append up to size bytes of [addr, r[other]), and r[dst] = where they end. Together with a jump
+	 * while r[dst] is not r[other] this copies a whole range.
+	 */
+	PLAN_RANGE,
+	PLAN_PUT, /* append the word r[src] as a slice whose address is imm: a mark for the decoder */
+	PLAN_WHATS
+};
+
+/* … and when it goes to operation number jump then, instead of to the next one. */
+enum plan_when {
+	PLAN_NEVER,
+	PLAN_ALWAYS,
+	PLAN_ZERO,    /* r[reg] is 0 */
+	PLAN_NONZERO, /* r[reg] is not 0 */
+	PLAN_EQUAL,   /* r[reg] is r[other] */
+	PLAN_DIFFER,  /* r[reg] is not r[other] */
+	PLAN_WHENS
+};
+
+struct plan_op {
+	__u8 what; /* enum plan_what */
+	__u8 src, dst, dst2;
+	__u16 size;
+	__u8 at, at2;
+	__u8 when; /* enum plan_when */
+	__u8 reg, other, jump;
+	__u32 reserved;
+	__s64 imm;
+};
+
+struct plan {
+	__u32 n;
+	__u32 reserved;
+	struct plan_op ops[PLAN_OPS_MAX];
+};
+
+/* An entry of the table of processes with a plan. The key is the pid. */
+struct plan_task {
+	__u64 start_ns; /* CLOCK_BOOTTIME; 0: any process that has this pid now */
+	__u64 base;
+	__u32 plan; /* index in the table of plans */
+	__u32 reserved;
+};
+
+/* How a plan ended. */
+enum plan_end {
+	PLAN_NONE,  /* there was no plan */
+	PLAN_DONE,  /* all was copied */
+	PLAN_FAULT, /* memory could not be read */
+	PLAN_STEPS, /* PLAN_STEPS_MAX operations were not enough */
+	PLAN_ROOM,  /* there was more than there is room for */
+	PLAN_BAD,   /* an operation that does not exist */
+	PLAN_ENDS
+};
+
+/* The state of a plan while it runs, in the scratch buffer. */
+struct plan_run {
+	__u64 r[PLAN_REGS];
+	__u32 plan, next; /* the next operation */
+	__u32 begin, at;  /* offsets behind the head: of the first slice, of the next one */
+	__u32 end;	  /* enum plan_end */
+	__u32 reserved;
+};
+
+_Static_assert(sizeof(struct plan_op) == 24, "no padding");
+_Static_assert(sizeof(struct plan_task) == 24, "no padding");
+_Static_assert(sizeof(struct plan_run) == 88, "no padding");
+_Static_assert(PLAN_PIECE_MAX / 8 < 256, "the number of words fits the head");
+_Static_assert(PLAN_BYTES_MAX < 1 << 16, "fits the record's head");
+_Static_assert(!(PLAN_OPS_MAX & (PLAN_OPS_MAX - 1)), "a power of two");
+
+#endif
