@@ -14,7 +14,7 @@
 static const struct {
 	const char *program, *language, *help;
 } kinds[RUNTIME_KINDS] = {
-	{ "python", "Python", "Python 3.12 and newer write names with -X perf" },
+	{ "python", "Python", "those of 3.8 to 3.14 are, but for builds without the GIL" },
 	{ "node", "JavaScript", "node writes names with --perf-basic-prof" },
 	{ "nodejs", "JavaScript", "node writes names with --perf-basic-prof" },
 	{ "ruby", "Ruby", NULL },
@@ -61,7 +61,15 @@ static void on_sample(struct runtime *runtime, const struct event *event)
 	struct files_facts facts;
 	char map[64];
 
-	if (!p->kind || p->pid != event->pid || runtime->seen[p->kind - 1].pid)
+	if (!p->kind || p->pid != event->pid)
+		return;
+	/* Its interpreter is known, and its functions are named. */
+	if (event->sample.slices_end != PLAN_NONE) {
+		if (runtime->seen[p->kind - 1].pid == event->pid)
+			runtime->seen[p->kind - 1].pid = 0;
+		return;
+	}
+	if (runtime->seen[p->kind - 1].pid)
 		return;
 	/* A runtime that writes such a map file gives names to its functions. */
 	(void)snprintf(map, sizeof(map), "/tmp/perf-%" PRIu32 ".map", event->pid);

@@ -247,6 +247,16 @@ static void put_missing(const struct teller *t)
 	(void)fputc('\n', t->out);
 }
 
+/* Write the function, file and line of a frame of interpreted code. */
+static void put_interpreted(const struct teller *t, const struct name *name)
+{
+	const struct name_place *place = name->n_places ? name->places : NULL;
+
+	(void)fputs(name->function ? sanitized(t, name->function) : "[unknown]", t->out);
+	if (place && place->file)
+		(void)fprintf(t->out, " %s:%" PRIu32, sanitized(t, place->file), place->line);
+}
+
 int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 {
 	struct teller t = {
@@ -264,7 +274,9 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 
 		names_find(names, &wf->location, &name);
 		(void)fprintf(out, "#%-3zu 0x%016" PRIx64 " ", i, wf->pc);
-		if (name.function)
+		if (wf->location.module->kind == MODULE_RUNTIME)
+			put_interpreted(&t, &name);
+		else if (name.function)
 			(void)fprintf(out, "%s+0x%" PRIx64, sanitized(&t, name.function),
 				      name.offset);
 		else
@@ -433,7 +445,8 @@ static void json_frame(const struct teller *t, size_t i)
 	if (name.function) {
 		(void)fputs(",\"function\":", t->out);
 		put_string(t, name.function);
-		(void)fprintf(t->out, ",\"function_offset\":%" PRIu64, name.offset);
+		if (wf->location.module->kind != MODULE_RUNTIME)
+			(void)fprintf(t->out, ",\"function_offset\":%" PRIu64, name.offset);
 	}
 	(void)fprintf(t->out, ",\"stepper\":\"%s\"",
 		      i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)wf->stepper));

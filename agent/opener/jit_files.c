@@ -195,22 +195,40 @@ static bool is_generated(const struct event_mapping *m)
 		!strncmp(m->path, "/dev/", 5) || !strncmp(m->path, "/SYSV", 5));
 }
 
-static bool generates_code(uint32_t pid)
+/*
+ * Return whether a mapping shows the code of an interpreter, by the name of its file. Its memory leads to the
+ * names of interpreted code (agent/runtime).
+ */
+static bool is_interpreter(const struct event_mapping *m)
+{
+	static const char *const names[] = { "python3", "libpython3." };
+	const char *slash = strrchr(m->path, '/');
+
+	if (!(m->prot & PROT_EXEC) || m->path[0] != '/')
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(slash + 1, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/* Return whether a process generates code or interprets it. */
+static bool makes_names(uint32_t pid)
 {
 	struct event_mapping m;
 	char path[32], *line = NULL;
 	size_t room = 0;
-	bool generates = false;
+	bool makes = false;
 	FILE *maps;
 
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/maps", pid);
 	maps = fopen(path, "re");
-	while (maps && !generates && getline(&line, &room, maps) > 0)
-		generates = !procfs_maps_line(line, &m) && is_generated(&m);
+	while (maps && !makes && getline(&line, &room, maps) > 0)
+		makes = !procfs_maps_line(line, &m) && (is_generated(&m) || is_interpreter(&m));
 	if (maps)
 		(void)fclose(maps);
 	free(line);
-	return generates;
+	return makes;
 }
 
 int opener_memory(struct opener *opener, uint32_t pid, int *fd)
@@ -223,7 +241,7 @@ int opener_memory(struct opener *opener, uint32_t pid, int *fd)
 
 	if (opener->number)
 		return request_file(&request, NULL, fd);
-	if (!opener->live || !generates_code(pid))
+	if (!opener->live || !makes_names(pid))
 		return -EACCES;
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", pid);
 	opened = open(path, O_RDONLY | O_CLOEXEC);

@@ -206,10 +206,10 @@ int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_use
 		    const char *dump, int *fd);
 
 /*
- * Open the memory of a living process for reading, if the process generates code: if it has executable
- * memory that no file on a disk holds. Offsets in the file are addresses. It stays the memory of the
+ * Open the memory of a living process for reading, if the process generates code, that is, has executable
+ * memory that no file on a disk holds, or if it runs an interpreter, by the name of its file. Offsets in the file are addresses. It stays the memory of the
  * program that runs now: nothing can be read from it any more when the process has ended or executed
- * another program. -EACCES: the process generates no code.
+ * another program. -EACCES: the process does neither.
  */
 int opener_memory(struct opener *opener, uint32_t pid, int *fd);
 /*

@@ -104,7 +104,11 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err)
 		err = generated_new(p->processes, p->opener, options->live, &p->generated);
 	if (!err)
-		err = runtimes_new(p->processes, p->modules, p->opener, options->live,
+		err = runtimes_new(&(struct runtimes_options){ .processes = p->processes,
+							       .modules = p->modules,
+							       .opener = p->opener,
+							       .info = info,
+							       .live = options->live },
 				   &p->runtimes);
 	if (!err && options->scan)
 		err = uw_steppers_new(&p->steppers);
@@ -381,8 +385,8 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 		break;
 	}
 	if (!err)
-		err = runtimes_event(p->runtimes, event);
-	return err ? err : processes_event(p->processes, event);
+		err = processes_event(p->processes, event);
+	return err ? err : runtimes_event(p->runtimes, event);
 }
 
 /* Open the files of the profile again that were closed meanwhile, for names; not without end. */

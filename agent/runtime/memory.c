@@ -166,8 +166,8 @@ const uint8_t *runtime_piece(struct runtime_memory *m, uint64_t addr, size_t siz
 
 	if (id != UW_HASH_NONE && m->pieces[id].size >= size)
 		return m->pieces[id].bytes;
-	if (!addr || !size || size > RUNTIME_PIECE_MAX || addr > UINT64_MAX - size ||
-	    (!m->live && !m->sample->read))
+	if (addr < RUNTIME_NOTES_END || !size || size > RUNTIME_PIECE_MAX ||
+	    addr > UINT64_MAX - size || (!m->live && !m->sample->read))
 		return NULL;
 	bytes = malloc(size);
 	if (!bytes)
@@ -180,6 +180,17 @@ const uint8_t *runtime_piece(struct runtime_memory *m, uint64_t addr, size_t siz
 	}
 	note(m, addr, bytes, size);
 	return store(m, addr, bytes, size) ? NULL : bytes;
+}
+
+void runtime_note(struct runtime_memory *m, uint64_t addr, const void *bytes, size_t size)
+{
+	uint8_t *copy = malloc(size);
+
+	if (!copy)
+		return;
+	memcpy(copy, bytes, size);
+	note(m, addr, copy, size);
+	(void)store(m, addr, copy, size);
 }
 
 bool runtime_is_late(const struct runtime_memory *m)

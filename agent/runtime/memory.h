@@ -43,6 +43,12 @@ bool runtime_read_u64(struct runtime_memory *m, uint64_t addr, uint64_t *out);
 const uint8_t *runtime_piece(struct runtime_memory *m, uint64_t addr, size_t size);
 /* Return whether a piece was not read because there is no time for it now: a later sample may get it. */
 bool runtime_is_late(const struct runtime_memory *m);
+/*
+ * Store a piece that was not read: a fact about the process that a capture file is to have, under an address
+ * below RUNTIME_NOTES_END, where no process has memory.
+ */
+#define RUNTIME_NOTES_END 4096
+void runtime_note(struct runtime_memory *m, uint64_t addr, const void *bytes, size_t size);
 /* Forget a piece: its bytes are out of date, and it is to be read again. */
 void runtime_forget(struct runtime_memory *m, uint64_t addr);
 

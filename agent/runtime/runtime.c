@@ -23,7 +23,13 @@
  */
 #define USERS	 16 /* a power of two; by the low bits of the user's number */
 #define BURST_NS UINT64_C(200000000)
-#define REST	 10
+/*
+ * What a read counts: about the CPU time that it takes. On a busy machine it takes much longer until the reply
+ * comes; but a process that lets readers wait for SLOW_NS is charged for all of that.
+ */
+#define READ_NS 50000
+#define SLOW_NS 10000000
+#define REST	10
 
 struct attached {
 	const struct runtime_ops *ops;
@@ -39,6 +45,7 @@ struct watch { /* a process that has had samples */
 	size_t n;
 	struct runtime_memory *memory; /* NULL: it has no runtime */
 	struct opener_user user;
+	bool planned;	  /* its samples have slices */
 	int fd;		  /* its memory; -1: not open */
 	uint64_t open_ns; /* CLOCK_MONOTONIC: do not try to open it before */
 };
@@ -51,10 +58,7 @@ struct user {
 };
 
 struct runtimes {
-	struct processes *processes;
-	struct modules *modules;
-	struct opener *opener;
-	bool live;
+	struct runtimes_options is;
 	struct runtime_frames *frames;
 	struct watch *watches[WATCHES];
 	struct user users[USERS];
@@ -63,8 +67,7 @@ struct runtimes {
 	const struct runtime_ops *put_by[RUNTIME_PUT_MAX];
 };
 
-int runtimes_new(struct processes *processes, struct modules *modules, struct opener *opener,
-		 bool live, struct runtimes **out)
+int runtimes_new(const struct runtimes_options *options, struct runtimes **out)
 {
 	struct runtimes *r = calloc(1, sizeof(*r));
 	int err = r ? runtime_frames_new(&r->frames) : -ENOMEM;
@@ -73,11 +76,8 @@ int runtimes_new(struct processes *processes, struct modules *modules, struct op
 		free(r);
 		return err;
 	}
-	r->processes = processes;
-	r->modules = modules;
-	r->opener = opener;
-	r->live = live;
-	modules_set_frames(modules, r->frames);
+	r->is = *options;
+	modules_set_frames(options->modules, r->frames);
 	*out = r;
 	return 0;
 }
@@ -103,12 +103,22 @@ void runtimes_free(struct runtimes *r)
 			detach(r->watches[i]);
 		free(r->watches[i]);
 	}
-	modules_set_frames(r->modules, NULL);
+	modules_set_frames(r->is.modules, NULL);
 	runtime_frames_free(r->frames);
 	free(r);
 }
 
 /* ---- which processes have runtimes --------------------------------------------------------- */
+
+static void drop_plan(struct runtimes *r, struct watch *w)
+{
+	const struct plan_task task = { .start_ns = 0 };
+	const struct source_info *info = r->is.info;
+
+	if (w->planned)
+		(void)info->plan(info->plan_ctx, w->pid, &task, NULL);
+	w->planned = false;
+}
 
 /* Return the watch of a process; it replaces the one that had the slot. NULL: no memory. */
 static struct watch *watch_of(struct runtimes *r, uint32_t pid, uint64_t start_ns)
@@ -121,10 +131,12 @@ static struct watch *watch_of(struct runtimes *r, uint32_t pid, uint64_t start_n
 		w->start_ns = start_ns; /* its memory came before its first sample */
 		return w;
 	}
-	if (w)
+	if (w) {
+		drop_plan(r, w);
 		detach(w);
-	else
+	} else {
 		w = *slot = malloc(sizeof(*w));
+	}
 	if (!w)
 		return NULL;
 	*w = (struct watch){ .pid = pid, .start_ns = start_ns, .fd = -1 };
@@ -146,37 +158,117 @@ static bool has(const struct watch *w, const struct runtime_ops *ops, const stru
 	return false;
 }
 
-/* Attach a runtime to a process whose mapping m may show its file. */
-static void try_attach(struct watch *w, const struct runtime_ops *ops, struct uw_space *space,
-		       const struct uw_mapping *m)
-{
-	struct runtime_file file = { .module = m->user };
-	const struct uw_mapping *found = uw_space_resolved(space, m->start);
-	size_t n = 0;
-	void *state;
+static int read_live(void *ctx, uint64_t addr, void *out, size_t size);
 
-	m = found ? found : m;
-	if (!m->object || w->n == RUNTIMES_MAX || has(w, ops, file.module, m->bias))
+/* Let the samples of a process have slices. Without them, there are no frames. */
+static void set_plan(struct runtimes *r, struct watch *w, uint64_t base, const struct plan *plan)
+{
+	const struct plan_task task = { .start_ns = w->start_ns, .base = base };
+	const struct source_info *info = r->is.info;
+	int err;
+
+	if (!r->is.live || !info->plan || w->planned || !plan->n)
 		return;
-	while (ops->exports[n])
-		n++;
-	uw_object_exports(m->object, ops->exports, n, file.exports);
-	for (size_t i = 0; i < n; i++)
-		file.exports[i] += file.exports[i] ? m->bias : 0;
-	file.object = m->object;
-	file.bias = m->bias;
-	if (!need_memory(w) && !ops->attach(&file, &state))
-		w->attached[w->n++] = (struct attached){
-			.ops = ops,
-			.serial = file.module->serial,
-			.bias = m->bias,
-			.state = state,
-		};
+	err = info->plan(info->plan_ctx, w->pid, &task, plan);
+	w->planned = !err;
+	if (err)
+		log_debug("process %" PRIu32 ": no plan for its runtime: %s", w->pid,
+			  strerror(-err));
 }
 
-/* Look for runtimes among the mappings of a process. */
-static void seek(struct watch *w, struct uw_space *space)
+/*
+ * What the file of a runtime says, as a capture file has it: there the file itself may be absent, or have
+ * nothing but what unwinding needs. Under the address 16 * (the runtime's number in runtimes_all + 1).
+ */
+struct file_note {
+	uint64_t bias, exports[RUNTIME_EXPORTS_MAX];
+};
+
+/*
+ * Find the addresses that the file exports: in the file, or in the capture file. Return false if it exports
+ * nothing.
+ */
+static bool find_exports(struct watch *w, size_t number, const struct uw_mapping *m,
+			 struct runtime_file *file)
 {
+	const struct runtime_ops *ops = runtimes_all[number];
+	const uint64_t addr = 16 * (number + 1);
+	struct file_note note = { .bias = m->bias };
+	const uint8_t *noted;
+	bool any = false;
+	size_t n = 0;
+
+	while (n < RUNTIME_EXPORTS_MAX && ops->exports[n])
+		n++;
+	uw_object_exports(m->object, ops->exports, n, note.exports);
+	for (size_t i = 0; i < n; i++) {
+		any |= note.exports[i] != 0;
+		note.exports[i] += note.exports[i] ? m->bias : 0;
+	}
+	noted = any ? NULL : runtime_piece(w->memory, addr, sizeof(note));
+	if (noted)
+		memcpy(&note, noted, sizeof(note));
+	else if (any)
+		runtime_note(w->memory, addr, &note, sizeof(note));
+	memcpy(file->exports, note.exports, sizeof(note.exports));
+	return !n || ((any || noted) && note.bias == m->bias);
+}
+
+/*
+ * Attach runtime number i to a process whose mapping m may show its file. Return whether to try it again. The
+ * sample may be NULL.
+ */
+static bool try_attach(struct runtimes *r, struct watch *w, size_t number, struct uw_space *space,
+		       const struct uw_mapping *m, const struct event_sample *sample)
+{
+	static const struct event_sample nothing = { .n_regions = 0 };
+	const struct runtime_ops *ops = runtimes_all[number];
+	const struct uw_mapping *found = uw_space_resolved(space, m->start);
+	struct runtime_file file = { .module = m->user };
+	struct plan plan = { .n = 0 };
+	void *state;
+	int err;
+
+	m = found ? found : m;
+	if (!m->object || w->n == RUNTIMES_MAX || has(w, ops, file.module, m->bias) ||
+	    need_memory(w))
+		return false;
+	r->reading = w;
+	runtime_memory_begin(w->memory, sample ? sample : &nothing, r->is.live ? read_live : NULL,
+			     r);
+	if (!find_exports(w, number, m, &file))
+		return false;
+	file.object = m->object;
+	file.bias = m->bias;
+	file.memory = w->memory;
+	err = ops->attach(&file, &state, &plan);
+	if (err)
+		return err == -EAGAIN;
+	w->attached[w->n++] = (struct attached){
+		.ops = ops,
+		.serial = file.module->serial,
+		.bias = m->bias,
+		.state = state,
+	};
+	set_plan(r, w, m->bias, &plan);
+	return false;
+}
+
+static bool may_be_runtime(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	for (size_t i = 0; runtimes_all[i]; i++)
+		if (runtimes_all[i]->is_named(slash ? slash + 1 : path))
+			return true;
+	return false;
+}
+
+/* Look for runtimes among the mappings of a process. Return whether to look again. */
+static bool seek(struct runtimes *r, struct watch *w, struct uw_space *space,
+		 const struct event_sample *sample)
+{
+	bool again = false;
 	uint64_t end;
 
 	for (const struct uw_mapping *m = uw_space_above(space, 0); m;
@@ -191,49 +283,85 @@ static void seek(struct watch *w, struct uw_space *space)
 		base = slash ? slash + 1 : module->path;
 		for (size_t i = 0; runtimes_all[i]; i++)
 			if (runtimes_all[i]->is_named(base))
-				try_attach(w, runtimes_all[i], space, m);
+				again |= try_attach(r, w, i, space, m, sample);
 	}
+	return again;
+}
+
+/* Look for runtimes in a process if its mappings are others now. NULL: no memory. */
+static struct watch *look(struct runtimes *r, uint32_t pid, uint32_t tid,
+			  const struct event_sample *sample)
+{
+	struct thread thread;
+	struct watch *w;
+
+	if (processes_thread(r->is.processes, pid, tid, &thread))
+		return NULL;
+	w = watch_of(r, pid, sample ? sample->process_start_ns : 0);
+	if (w && w->files != thread.files)
+		w->files = seek(r, w, thread.space, sample) ? 0 : thread.files;
+	return w;
 }
 
 bool runtimes_concern(struct runtimes *r, const struct event *event)
 {
 	const struct event_sample *s = &event->sample;
-	struct thread thread;
-	struct watch *w;
+	const struct watch *w;
 
-	if (!runtimes_all[0] || !s->has_user_regs || s->compat ||
-	    processes_thread(r->processes, event->pid, event->tid, &thread))
+	if (!runtimes_all[0] || !s->has_user_regs || s->compat)
 		return false;
-	w = watch_of(r, event->pid, s->process_start_ns);
-	if (!w)
-		return false;
-	if (w->files != thread.files) {
-		if (w->files && !w->n && w->fd >= 0) { /* of another program, maybe */
-			(void)close(w->fd);
-			w->fd = -1;
-		}
-		w->files = thread.files;
-		seek(w, thread.space);
-	}
-	return w->n != 0;
+	w = look(r, event->pid, event->tid, s);
+	return w && w->n;
+}
+
+/* What is known of a process is of another program now, or of none. */
+static void end_program(struct runtimes *r, uint32_t pid)
+{
+	struct watch *w = r->watches[pid & (WATCHES - 1)];
+
+	if (!w || w->pid != pid)
+		return;
+	drop_plan(r, w);
+	detach(w);
+	w->files = 0;
+	w->open_ns = 0;
 }
 
 int runtimes_event(struct runtimes *r, const struct event *event)
 {
-	struct watch *w = r->watches[event->pid & (WATCHES - 1)];
+	const struct watch *parent;
+	struct watch *w;
 	int err;
 
-	if (event->type == EVENT_MEMORY) {
+	switch (event->type) {
+	case EVENT_MEMORY:
 		w = watch_of(r, event->pid, 0);
 		err = w ? need_memory(w) : -ENOMEM;
-		return err ? err : runtime_memory_store(w->memory, &event->memory);
-	}
-	if (w && w->pid == event->pid &&
-	    (event->type == EVENT_EXEC ||
-	     (event->type == EVENT_EXIT && event->pid == event->tid))) {
-		detach(w);
-		w->files = 0;
-		w->open_ns = 0;
+		if (err)
+			return err;
+		if (!w->n)
+			w->files = 0; /* it may have what was missing before */
+		return runtime_memory_store(w->memory, &event->memory);
+	case EVENT_EXEC:
+		end_program(r, event->pid);
+		break;
+	case EVENT_EXIT:
+		if (event->pid == event->tid)
+			end_program(r, event->pid);
+		break;
+	case EVENT_MAPPING:
+		if (r->is.live && event->mapping.prot & PROT_EXEC &&
+		    event->pid != EVENT_PID_KERNEL && may_be_runtime(event->mapping.path))
+			(void)look(r, event->pid, event->pid, NULL);
+		break;
+	case EVENT_FORK:
+		parent = r->watches[event->fork.parent_pid & (WATCHES - 1)];
+		if (r->is.live && event->pid != event->fork.parent_pid && parent &&
+		    parent->pid == event->fork.parent_pid && parent->n)
+			(void)look(r, event->pid, event->pid, NULL);
+		break;
+	default:
+		break;
 	}
 	return 0;
 }
@@ -267,16 +395,17 @@ static int read_live(void *ctx, uint64_t addr, void *out, size_t size)
 	if (w->fd < 0) {
 		if (began < w->open_ns)
 			return -EFAULT;
-		opener_user_of(r->opener, w->pid, &w->user);
+		opener_user_of(r->is.opener, w->pid, &w->user);
 		u = &r->users[w->user.uid & (USERS - 1)];
-		if (opener_memory(r->opener, w->pid, &w->fd)) {
+		if (opener_memory(r->is.opener, w->pid, &w->fd)) {
 			w->fd = -1;
 			w->open_ns = began + LOOK_NS;
 			return -EFAULT;
 		}
 	}
-	err = opener_read_memory(r->opener, w->fd, addr, out, size, &wait);
-	u->spent_ns += now_ns() - began;
+	err = opener_read_memory(r->is.opener, w->fd, addr, out, size, &wait);
+	began = now_ns() - began;
+	u->spent_ns += began < SLOW_NS ? READ_NS : began;
 	if (err == -ETIMEDOUT) {
 		u->unanswered = true;
 		u->late = wait.late;
@@ -332,12 +461,12 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 	*put = r->put;
 	*missing = NULL;
 	if (!w || w->pid != sample->pid ||
-	    processes_thread(r->processes, sample->pid, sample->tid, &thread))
+	    processes_thread(r->is.processes, sample->pid, sample->tid, &thread))
 		return 0;
 	stack.space = thread.space;
 	stack.memory = w->memory;
 	r->reading = w;
-	runtime_memory_begin(w->memory, &sample->sample, r->live ? read_live : NULL, r);
+	runtime_memory_begin(w->memory, &sample->sample, r->is.live ? read_live : NULL, r);
 	for (size_t i = 0; i < w->n; i++) {
 		size_t before = stack.n_put;
 
@@ -352,7 +481,7 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 
 const struct module *runtimes_module(struct runtimes *r, const struct runtime_put *put)
 {
-	return modules_runtime(r->modules, r->put_by[put - r->put]->module);
+	return modules_runtime(r->is.modules, r->put_by[put - r->put]->module);
 }
 
 int runtimes_found(struct runtimes *r, struct event *out)

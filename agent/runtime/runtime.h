@@ -15,6 +15,7 @@
 #include "agent/process/process.h"
 #include "agent/runtime/frames.h"
 #include "agent/runtime/memory.h"
+#include "agent/source/source.h"
 
 struct opener;
 
@@ -61,8 +62,9 @@ struct runtime_file {
 	const struct module *module;
 	struct uw_object *object;
 	uint64_t bias;
-	uint64_t exports
-		[RUNTIME_EXPORTS_MAX]; /* run-time addresses of ops.exports; 0: not exported */
+	/* Run-time addresses of ops.exports; 0: not exported. */
+	uint64_t exports[RUNTIME_EXPORTS_MAX];
+	struct runtime_memory *memory; /* for runtime_piece */
 };
 
 struct runtime_ops {
@@ -72,10 +74,12 @@ struct runtime_ops {
 	/* Return whether a file with this base name may be the runtime. Cheap: no file is opened. */
 	bool (*is_named)(const char *base);
 	/*
-	 * Begin with a process that has mapped such a file. *state is passed to the other functions.
-	 * -ENOTSUP: it is not this runtime, or of a version that is not known. -ENOMEM.
+	 * Begin with a process that has mapped such a file. *state is passed to the other functions. *plan
+	 * is what samples of the process copy beside the stack, with file->bias as its base; n 0: nothing.
+	 * -ENOTSUP: it is not this runtime, or of a version that is not known. -EAGAIN: memory that is
+	 * needed cannot be read yet. -ENOMEM.
 	 */
-	int (*attach)(const struct runtime_file *file, void **state);
+	int (*attach)(const struct runtime_file *file, void **state, struct plan *plan);
 	void (*detach)(void *state);
 	/* Put the frames of a sample into the stack. */
 	void (*decode)(void *state, struct runtime_stack *stack);
@@ -88,10 +92,16 @@ struct runtimes;
 
 /*
  * Create the state for a recording. All are borrowed. live: pids are those of running processes, so that
- * their memory can be read.
+ * their memory can be read, and their samples can have slices (info->plan).
  */
-int runtimes_new(struct processes *processes, struct modules *modules, struct opener *opener,
-		 bool live, struct runtimes **out);
+struct runtimes_options {
+	struct processes *processes;
+	struct modules *modules;
+	struct opener *opener;
+	const struct source_info *info;
+	bool live;
+};
+int runtimes_new(const struct runtimes_options *options, struct runtimes **out);
 void runtimes_free(struct runtimes *runtimes); /* NULL is fine */
 
 /*
@@ -117,7 +127,10 @@ const struct module *runtimes_module(struct runtimes *runtimes, const struct run
  */
 int runtimes_found(struct runtimes *runtimes, struct event *out);
 
-/* Apply EVENT_MEMORY, and the ends of processes. -ENOMEM. */
+/*
+ * Apply EVENT_MEMORY, and the ends and beginnings of processes, after the processes have applied them: so the
+ * samples of a process have slices from the first one on. -ENOMEM.
+ */
 int runtimes_event(struct runtimes *runtimes, const struct event *event);
 
 #endif

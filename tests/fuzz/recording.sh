@@ -4,7 +4,7 @@ set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/recording.seeds
 rm -rf "$work"
-mkdir -p "$work"/{hotspot,record,options,proc,context}
+mkdir -p "$work"/{hotspot,record,options,proc,context,cpython}
 python3 - "$work" <<'PY'
 import struct, sys
 work = sys.argv[1]
@@ -18,6 +18,13 @@ for how in range(8):
         open(f'{work}/hotspot/{name}{how}', 'wb').write(bytes([how]) + changes)
 # No heap of this machine has a whole segment.
 open(f'{work}/hotspot/segments', 'wb').write(bytes.fromhex('20a0002180feffffffff5dffffff'))
+# Changes of a sound Python process (tests/cpython_image.h): of frames, code objects, texts, line tables, threads.
+for version in range(5):
+    for name, place, value in ('none', 0, b''), ('cycle', 0x4008, struct.pack('<Q', 0x7f0000004000)), ('frame', 0x4000, b'\xff' * 80), \
+            ('code', 0x8400, b'\xff' * 200), ('length', 0x8110, b'\xff' * 8), ('kind', 0x8120, b'\x28'), ('lines', 0x8310, b'\x40' + bytes(15) + b'\xf0' * 64), \
+            ('thread', 0x3000, b'\0' * 255), ('stack', 0xf100, struct.pack('<3Q', *(0x7f000000f100,) * 3)):
+        for gil in 0, 0x80:
+            open(f'{work}/cpython/{name}{version}{gil}', 'wb').write(bytes([version + gil]) + (struct.pack('<HB', place, len(value)) + value if value else b''))
 # schema/capture.h: a sample, with a second stack, holes, an allocation, and with a kernel stack.
 for name, flags, interrupted, kernel, more in (('plain', 1, 0, 0, 0), ('second', 1, 40, 0, 8 + 40), ('kernel', 1, 0, 16, 16),
                                                ('holes', 0x11, 0, 0, 40), ('alloc', 0x2001, 0, 0, 24)):
@@ -63,4 +70,5 @@ tests/fuzz/run options 5000 400 "$work/options"
 tests/fuzz/run proc_text 8000 2000 "$work/proc"
 tests/fuzz/run otel_ctx 20000 1000 "$work/context"
 tests/fuzz/run hotspot 2000 1000 "$work/hotspot"
+tests/fuzz/run cpython 20000 600 "$work/cpython"
 tests/fuzz/run live_record 100000 2000 "$work/record"

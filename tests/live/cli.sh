@@ -130,8 +130,11 @@ wait $recorder || fail "it failed: $(cat "$dir/log")"
 grep -q SCHED_OTHER "$dir/said" || fail "the command inherits -r: $(cat "$dir/said")"
 
 echo "== interpreters"
-"$offwind" record -o "$dir/x.pb.gz" -- python3 -c 'sum(i * i for i in range(1000000))' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
-[ "$(grep -c 'python (pid [0-9]*): its Python functions are not named, .* -X perf' "$dir/log")" = 1 ] || fail "python: $(cat "$dir/log")"
+"$offwind" record -o "$dir/x.pb.gz" -- perl -e 'for (1..8000000) { $x += $_ * $_ }' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+[ "$(grep -c 'perl (pid [0-9]*): its Perl functions are not named, only the' "$dir/log")" = 1 ] || fail "perl: $(cat "$dir/log")"
+"$offwind" record -o "$dir/x.pb.gz" -- /usr/bin/python3 -c 'sum(i * i for i in range(8000000))' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+! grep 'functions are not named' "$dir/log" || fail "python, which is named"
+"$offwind" report "$dir/x.pb.gz" | grep -q '\[cpython\] *<genexpr>' || fail "python: $("$offwind" report "$dir/x.pb.gz")"
 
 echo "== without rights"
 chmod 755 "$dir" && install -m 755 "$offwind" "$dir/offwind" # other users may be unable to enter the source tree

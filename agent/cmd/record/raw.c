@@ -78,7 +78,12 @@ static int watch(struct raw *raw, struct opener *opener)
 	if (!err)
 		err = raw_files_new(raw->processes, raw->modules, &raw->files);
 	if (!err)
-		err = runtimes_new(raw->processes, raw->modules, opener, true, &raw->runtimes);
+		err = runtimes_new(&(struct runtimes_options){ .processes = raw->processes,
+							       .modules = raw->modules,
+							       .opener = opener,
+							       .info = raw->info,
+							       .live = true },
+				   &raw->runtimes);
 	return err ? err : generated_new(raw->processes, opener, true, &raw->generated);
 }
 
@@ -170,9 +175,9 @@ int raw_event(struct raw *raw, const struct event *event)
 	    generated_names(raw->generated, event->pid, &found) == 1)
 		err = write_event(raw, &found);
 	if (!err && raw->generated && event->type != EVENT_SAMPLE) {
-		err = runtimes_event(raw->runtimes, event);
+		err = processes_event(raw->processes, event);
 		if (!err)
-			err = processes_event(raw->processes, event);
+			err = runtimes_event(raw->runtimes, event);
 	} else if (raw->generated) {
 		if (generated_look(raw->generated, event, &found) == 1)
 			err = write_event(raw, &found);

@@ -1,0 +1,266 @@
+/* agent/runtime/cpython_code.c: reads code objects, and finds lines in their line tables. */
+#include "agent/runtime/cpython_code.h"
+
+#include "base/bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- texts ------------------------------------------------------------------------------- */
+
+static uint64_t number(const uint8_t *p, unsigned int size)
+{
+	uint64_t value = 0;
+
+	for (unsigned int i = size; i-- > 0;)
+		value = value << 8 | p[i];
+	return value;
+}
+
+/* Append a code point as UTF-8; what is none becomes U+FFFD. Return how many bytes it has. */
+static size_t put_char(uint32_t c, char *out)
+{
+	size_t n = 0;
+
+	if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || !c)
+		c = 0xfffd;
+	if (c < 0x80) {
+		out[n++] = (char)c;
+	} else if (c < 0x800) {
+		out[n++] = (char)(0xc0 | c >> 6);
+		out[n++] = (char)(0x80 | (c & 0x3f));
+	} else if (c < 0x10000) {
+		out[n++] = (char)(0xe0 | c >> 12);
+		out[n++] = (char)(0x80 | (c >> 6 & 0x3f));
+		out[n++] = (char)(0x80 | (c & 0x3f));
+	} else {
+		out[n++] = (char)(0xf0 | c >> 18);
+		out[n++] = (char)(0x80 | (c >> 12 & 0x3f));
+		out[n++] = (char)(0x80 | (c >> 6 & 0x3f));
+		out[n++] = (char)(0x80 | (c & 0x3f));
+	}
+	return n;
+}
+
+/*
+ * Read the beginning of an object, which tells how large the object is: as much as most have, up to the end
+ * of the page. For a larger one the piece is read again.
+ */
+#define MOST 256
+#define PAGE 4096
+
+static const uint8_t *read_head(struct runtime_memory *m, uint64_t addr, size_t head)
+{
+	size_t left = PAGE - addr % PAGE;
+
+	return runtime_piece(m, addr, left < head ? head : left < MOST ? left : MOST);
+}
+
+/* Read a str. Return NULL if it is none, or no memory. */
+static char *read_text(const struct cpython_layout *l, struct runtime_memory *m, uint64_t addr)
+{
+	const uint8_t *p = read_head(m, addr, l->str_compact);
+	uint64_t length, state;
+	unsigned int kind;
+	size_t begin, at = 0;
+	char *text;
+
+	if (!p)
+		return NULL;
+	length = number(p + 16, 8);
+	state = number(p + 32, 4) >> l->str_kind_bit;
+	kind = state & 7;
+	if ((kind != 1 && kind != 2 && kind != 4) || !(state >> 3 & 1))
+		return NULL; /* no str, or one that is not compact: names always are */
+	begin = state >> 4 & 1 ? l->str_ascii : l->str_compact;
+	if (length > CPYTHON_TEXT_MAX)
+		length = CPYTHON_TEXT_MAX;
+	p = runtime_piece(m, addr, begin + length * kind);
+	text = p ? malloc(length * 4 + 1) : NULL;
+	for (size_t i = 0; text && i < length; i++)
+		at += put_char((uint32_t)number(p + begin + i * kind, kind), text + at);
+	if (text)
+		text[at] = '\0';
+	return text;
+}
+
+/* Read a bytes object. Return how many bytes there are, or 0. The caller frees *out. */
+static size_t read_bytes(struct runtime_memory *m, uint64_t addr, uint8_t **out)
+{
+	const uint8_t *p = read_head(m, addr, 32);
+	uint64_t size = p ? number(p + 16, 8) : 0;
+
+	if (!size || size > CPYTHON_LINES_MAX)
+		return 0;
+	p = runtime_piece(m, addr, 32 + size);
+	*out = p ? malloc(size) : NULL;
+	if (!*out)
+		return 0;
+	memcpy(*out, p + 32, size);
+	return size;
+}
+
+/* ---- code objects ------------------------------------------------------------------------ */
+
+void cpython_code_fini(struct cpython_code *code)
+{
+	free(code->function);
+	free(code->file);
+	free(code->lines);
+}
+
+const char *cpython_code_read(const struct cpython_layout *l, struct runtime_memory *m,
+			      uint64_t addr, const uint8_t *check, struct cpython_code *out)
+{
+	size_t size =
+		(size_t)(l->c_lines > l->c_check + l->c_check_size ? l->c_lines + 8
+								   : l->c_check + l->c_check_size);
+	struct cpython_code code = { .addr = addr };
+	const uint8_t *p = runtime_piece(m, addr, size);
+	uint64_t function, file, lines;
+
+	if (p && memcmp(p + l->c_check, check, l->c_check_size) != 0) {
+		runtime_forget(m, addr);
+		p = runtime_piece(m, addr, size);
+	}
+	if (!p)
+		return runtime_is_late(m) ? "their names were not read in time"
+					  : "their names cannot be read";
+	if (memcmp(p + l->c_check, check, l->c_check_size) != 0)
+		return "their code has changed";
+	memcpy(code.check, check, l->c_check_size);
+	code.first_line = (uint32_t)number(p + l->c_first_line, 4);
+	if (code.first_line > INT32_MAX)
+		code.first_line = 0;
+	function = number(p + l->c_name, 8);
+	file = number(p + l->c_file, 8);
+	lines = number(p + l->c_lines, 8);
+	/*
+	 * What a program has freed may be something else now, so read it again if there is a process. The
+	 * code object's own piece is not used any more.
+	 */
+	runtime_forget(m, function);
+	runtime_forget(m, file);
+	runtime_forget(m, lines);
+	code.function = read_text(l, m, function);
+	code.file = read_text(l, m, file);
+	code.n_lines = read_bytes(m, lines, &code.lines);
+	/* If it was freed while this was read, the texts may be others' now. */
+	runtime_forget(m, addr);
+	p = runtime_piece(m, addr, size);
+	if (p && memcmp(p + l->c_check, check, l->c_check_size) != 0) {
+		cpython_code_fini(&code);
+		return "their code has changed";
+	}
+	if (!p || !code.function) {
+		cpython_code_fini(&code);
+		return runtime_is_late(m) ? "their names were not read in time"
+					  : "their names cannot be read";
+	}
+	*out = code;
+	return NULL;
+}
+
+/* ---- lines ------------------------------------------------------------------------------- */
+
+/* To 3.9: pairs of a distance in bytes and one in lines, which is signed. */
+static uint32_t line_of_pairs(const struct cpython_code *code, int64_t off)
+{
+	int64_t line = code->first_line, at = 0;
+
+	for (size_t i = 0; i + 1 < code->n_lines; i += 2) {
+		at += code->lines[i];
+		if (at > off)
+			break;
+		line += (int8_t)code->lines[i + 1];
+	}
+	return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
+}
+
+/* 3.10 (PEP 626): pairs of a length in bytes and a distance in lines from the last line; -128: no line. */
+static uint32_t line_of_ranges(const struct cpython_code *code, int64_t off)
+{
+	int64_t line = code->first_line, end = 0;
+
+	for (size_t i = 0; i + 1 < code->n_lines; i += 2) {
+		int8_t step = (int8_t)code->lines[i + 1];
+
+		if (step != -128)
+			line += step;
+		end += code->lines[i];
+		if (off < end)
+			return step == -128 || line <= 0 || line > INT32_MAX ? 0 : (uint32_t)line;
+	}
+	return 0;
+}
+
+/* A number of the location table: six bits a byte, the lowest first; bit 6: another byte follows. */
+static uint64_t take_number(struct uw_bytes *b)
+{
+	uint64_t value = 0;
+	uint8_t byte;
+	unsigned int shift = 0;
+
+	do {
+		byte = uw_bytes_u8(b);
+		if (shift < 60)
+			value |= (uint64_t)(byte & 63) << shift;
+		shift += 6;
+	} while (byte & 64 && !b->err);
+	return value;
+}
+
+static int64_t take_signed(struct uw_bytes *b)
+{
+	uint64_t value = take_number(b);
+
+	return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
+}
+
+/* From 3.11 (Objects/locations.md of CPython): entries of a length in code units and a kind. */
+static uint32_t line_of_locations(const struct cpython_code *code, int64_t off)
+{
+	struct uw_bytes b = uw_bytes_of(code->lines, code->n_lines);
+	int64_t line = code->first_line, end = 0;
+
+	while (!uw_bytes_done(&b)) {
+		uint8_t head = uw_bytes_u8(&b);
+		unsigned int kind = head >> 3 & 15;
+		bool has_line = true;
+
+		if (!(head & 0x80))
+			return 0; /* no beginning of an entry */
+		if (kind == 15) {
+			has_line = false;
+		} else if (kind == 14) {
+			line += take_signed(&b);
+			(void)take_number(&b); /* distance to the last line */
+			(void)take_number(&b); /* columns */
+			(void)take_number(&b);
+		} else if (kind == 13) {
+			line += take_signed(&b);
+		} else if (kind >= 10) {
+			line += kind - 10;
+			(void)uw_bytes_advance(&b, 2);
+		} else {
+			(void)uw_bytes_advance(&b, 1);
+		}
+		if (b.err)
+			return 0;
+		end += ((head & 7) + 1) * 2;
+		if (off < end)
+			return has_line && line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
+		if (line > INT32_MAX || line < INT32_MIN)
+			return 0;
+	}
+	return 0;
+}
+
+uint32_t cpython_line(const struct cpython_layout *l, const struct cpython_code *code, int64_t off)
+{
+	if (off < 0)
+		return code->first_line; /* it has not begun */
+	if (l->entry != CPYTHON_EACH)
+		return line_of_locations(code, off);
+	return l->lasti_unit == 2 ? line_of_ranges(code, off) : line_of_pairs(code, off);
+}

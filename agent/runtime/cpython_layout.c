@@ -1,0 +1,256 @@
+/* agent/runtime/cpython_layout.c: the offsets of CPython's versions, and the plan that follows from them. */
+#include "agent/runtime/cpython_layout.h"
+
+#include "base/bytes.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define NONE CPYTHON_NONE
+
+/*
+ * The offsets of x86_64, as a compiler says that has the headers of these versions; they are the same in
+ * all releases of a version. tests/live/cpython.sh proves them with the versions that a machine has.
+ */
+/* clang-format off */
+static const struct cpython_layout layouts[] = {
+	{ .version = 0x0308, .entry = CPYTHON_EACH, .current = 1368, .interpreters = 32, .threads = 8,
+	  .next_thread = 8, .thread_id = 176, .frame = 24, .cframe_frame = NONE,
+	  .f_code = 32, .f_previous = 24, .f_instr = 104, .f_owner = NONE, .f_entry = NONE, .lasti_unit = 1,
+	  .c_file = 104, .c_name = 112, .c_first_line = 40, .c_lines = 120, .c_code = NONE,
+	  .c_check = 104, .c_check_size = 24, .str_ascii = 48, .str_compact = 72, .str_kind_bit = 2 },
+	{ .version = 0x0309, .entry = CPYTHON_EACH, .current = 568, .interpreters = 32, .threads = 8,
+	  .next_thread = 8, .thread_id = 176, .frame = 24, .cframe_frame = NONE,
+	  .f_code = 32, .f_previous = 24, .f_instr = 104, .f_owner = NONE, .f_entry = NONE, .lasti_unit = 1,
+	  .c_file = 104, .c_name = 112, .c_first_line = 40, .c_lines = 120, .c_code = NONE,
+	  .c_check = 104, .c_check_size = 24, .str_ascii = 48, .str_compact = 72, .str_kind_bit = 2 },
+	{ .version = 0x030a, .entry = CPYTHON_EACH, .current = 568, .interpreters = 32, .threads = 8,
+	  .next_thread = 8, .thread_id = 176, .frame = 24, .cframe_frame = NONE,
+	  .f_code = 32, .f_previous = 24, .f_instr = 96, .f_owner = NONE, .f_entry = NONE, .lasti_unit = 2,
+	  .c_file = 104, .c_name = 112, .c_first_line = 40, .c_lines = 120, .c_code = NONE,
+	  .c_check = 104, .c_check_size = 24, .str_ascii = 48, .str_compact = 72, .str_kind_bit = 2 },
+	{ .version = 0x030b, .entry = CPYTHON_CFRAME, .current = 576, .interpreters = 40, .threads = 16,
+	  .next_thread = 8, .thread_id = 152, .frame = 56, .cframe_frame = 8,
+	  .f_code = 32, .f_previous = 48, .f_instr = 56, .f_owner = 69, .f_entry = 68,
+	  .c_file = 112, .c_name = 128, .c_first_line = 72, .c_lines = 136, .c_code = 184,
+	  .c_check = 112, .c_check_size = 32, .str_ascii = 48, .str_compact = 72, .str_kind_bit = 2 },
+	{ .version = 0x030c, .entry = CPYTHON_SHIM, .current = NONE, .interpreters = 40, .threads = 72,
+	  .next_thread = 8, .thread_id = 136, .frame = 56, .cframe_frame = 0,
+	  .f_code = 0, .f_previous = 8, .f_instr = 56, .f_owner = 70, .f_entry = NONE,
+	  .c_file = 112, .c_name = 128, .c_first_line = 68, .c_lines = 136, .c_code = 192,
+	  .c_check = 112, .c_check_size = 32, .str_ascii = 40, .str_compact = 56, .str_kind_bit = 2 },
+	/* The rest of these is in _Py_DebugOffsets. */
+	{ .version = 0x030d, .entry = CPYTHON_SHIM, .current = NONE, .cframe_frame = NONE, .f_entry = NONE,
+	  .str_kind_bit = 2 },
+	{ .version = 0x030e, .entry = CPYTHON_SHIM, .current = NONE, .cframe_frame = NONE, .f_entry = NONE,
+	  .str_kind_bit = 16, .code_tags = 3 },
+};
+
+/* Which of the numbers of _Py_DebugOffsets behind its first three words an offset is. */
+static const struct numbers {
+	uint16_t version;
+	uint8_t interpreters, threads, next_thread, frame, thread_id;
+	uint8_t f_previous, f_code, f_instr, f_owner;
+	uint8_t c_file, c_name, c_lines, c_first_line, c_code;
+	uint8_t str_ascii; /* size of a PyASCIIObject */
+} numbers[] = {
+	{ .version = 0x030d, .interpreters = 2, .threads = 6, .next_thread = 18, .frame = 20, .thread_id = 21,
+	  .f_previous = 26, .f_code = 27, .f_instr = 28, .f_owner = 30,
+	  .c_file = 32, .c_name = 34, .c_lines = 35, .c_first_line = 36, .c_code = 40,
+	  .str_ascii = 67 },
+	{ .version = 0x030e, .interpreters = 2, .threads = 6, .next_thread = 21, .frame = 23, .thread_id = 24,
+	  .f_previous = 29, .f_code = 30, .f_instr = 31, .f_owner = 33,
+	  .c_file = 37, .c_name = 39, .c_lines = 40, .c_first_line = 41, .c_code = 45,
+	  .str_ascii = 77 },
+};
+/* clang-format on */
+
+const struct cpython_layout *cpython_layout_of(uint16_t version)
+{
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+		if (layouts[i].version == version)
+			return &layouts[i];
+	return NULL;
+}
+
+bool cpython_has_offsets(uint16_t version)
+{
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (numbers[i].version == version)
+			return true;
+	return false;
+}
+
+struct offsets {
+	const uint8_t *bytes;
+	size_t size;
+	int err;
+};
+
+/* Return an offset; it must be one that a struct of CPython can have. */
+static uint16_t offset(struct offsets *o, uint8_t number)
+{
+	struct uw_bytes b;
+	size_t at = 24 + (size_t)number * 8;
+	uint64_t value;
+
+	if (o->size < 8 || at > o->size - 8) {
+		o->err = -EBADMSG;
+		return 0;
+	}
+	b = uw_bytes_of(o->bytes + at, 8);
+	value = uw_bytes_u64(&b);
+	if (value >= INT16_MAX)
+		o->err = -EBADMSG;
+	return (uint16_t)value;
+}
+
+int cpython_layout_read(const uint8_t *bytes, size_t size, struct cpython_layout *out)
+{
+	struct offsets o = { .bytes = bytes, .size = size };
+	struct uw_bytes b = uw_bytes_of(bytes + 8, size >= 24 ? 16 : 0);
+	uint64_t version = uw_bytes_u64(&b), free_threaded = uw_bytes_u64(&b);
+	const struct cpython_layout *row = cpython_layout_of((uint16_t)(version >> 16));
+	const struct numbers *n = numbers;
+
+	if (b.err || memcmp(bytes, "xdebugpy", 8) != 0)
+		return -EBADMSG;
+	while (n < numbers + sizeof(numbers) / sizeof(numbers[0]) && n->version != version >> 16)
+		n++;
+	if (!row || n == numbers + sizeof(numbers) / sizeof(numbers[0]) || free_threaded)
+		return -ENOTSUP;
+	*out = *row;
+	out->interpreters = offset(&o, n->interpreters);
+	out->threads = offset(&o, n->threads);
+	out->next_thread = offset(&o, n->next_thread);
+	out->frame = offset(&o, n->frame);
+	out->thread_id = offset(&o, n->thread_id);
+	out->f_previous = offset(&o, n->f_previous);
+	out->f_code = offset(&o, n->f_code);
+	out->f_instr = offset(&o, n->f_instr);
+	out->f_owner = offset(&o, n->f_owner);
+	out->c_file = offset(&o, n->c_file);
+	out->c_name = offset(&o, n->c_name);
+	out->c_lines = offset(&o, n->c_lines);
+	out->c_first_line = offset(&o, n->c_first_line);
+	out->c_code = offset(&o, n->c_code);
+	out->c_check = out->c_file;
+	out->c_check_size = CPYTHON_CHECK_MAX;
+	out->str_ascii = offset(&o, n->str_ascii);
+	out->str_compact = (uint16_t)(out->str_ascii + 16);
+	return o.err;
+}
+
+/* ---- the plan ---------------------------------------------------------------------------- */
+
+/* Add an operation; return it. There is room for all plans that are made here. */
+static struct plan_op *add(struct plan *plan, enum plan_what what, enum plan_reg src, int64_t imm,
+			   enum plan_reg dst)
+{
+	struct plan_op *op = &plan->ops[plan->n++];
+
+	*op = (struct plan_op){
+		.what = (uint8_t)what, .src = (uint8_t)src, .dst = (uint8_t)dst, .imm = imm
+	};
+	return op;
+}
+
+static void jump(struct plan_op *op, enum plan_when when, enum plan_reg reg, enum plan_reg other,
+		 uint32_t to)
+{
+	op->when = (uint8_t)when;
+	op->reg = (uint8_t)reg;
+	op->other = (uint8_t)other;
+	op->jump = (uint8_t)to;
+}
+
+/* Copy the words from the offset first to last of [reg], and load two of them, given by their offsets. */
+static struct plan_op *copy(struct plan *plan, enum plan_reg reg, uint16_t first, uint16_t last)
+{
+	struct plan_op *op = add(plan, PLAN_COPY, reg, first, PLAN_R5);
+
+	op->dst2 = PLAN_R5;
+	op->size = (uint16_t)((last - first) / 8 * 8 + 8);
+	return op;
+}
+
+static void load(struct plan_op *op, uint16_t off, enum plan_reg dst, uint16_t off2,
+		 enum plan_reg dst2)
+{
+	op->at = (uint8_t)((off - op->imm) / 8);
+	op->dst = (uint8_t)dst;
+	op->at2 = (uint8_t)((off2 - op->imm) / 8);
+	op->dst2 = (uint8_t)dst2;
+}
+
+static uint16_t least(uint16_t a, uint16_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint16_t most(uint16_t a, uint16_t b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * Find the state of the thread (R1): mostly it has the GIL; else look for it in the list of threads. Then
+ * follow its frames. Numbers of operations that are not known yet are filled in behind.
+ */
+void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan *plan)
+{
+	struct plan_op *op, *found = NULL, *none[3], *listed;
+	uint32_t loop, stop;
+	uint16_t near_code = least(l->f_code, l->f_previous),
+		 far_code = most(l->f_code, l->f_previous);
+	size_t n_none = 0;
+
+	*plan = (struct plan){ .n = 0 };
+	if (l->current != NONE) {
+		op = add(plan, PLAN_LOAD, PLAN_BASE, (int64_t)runtime + l->current, PLAN_R1);
+		jump(op, PLAN_ZERO, PLAN_R1, 0, 2);
+		found = add(plan, PLAN_LOAD, PLAN_R1, l->thread_id, PLAN_R2);
+	}
+	none[n_none++] =
+		add(plan, PLAN_LOAD, PLAN_BASE, (int64_t)runtime + l->interpreters, PLAN_R1);
+	none[n_none++] = add(plan, PLAN_LOAD, PLAN_R1, l->threads, PLAN_R1);
+	loop = plan->n;
+	listed = add(plan, PLAN_LOAD, PLAN_R1, l->thread_id, PLAN_R2);
+	op = add(plan, PLAN_LOAD, PLAN_R1, l->next_thread, PLAN_R1);
+	jump(op, PLAN_NONZERO, PLAN_R1, 0, loop);
+	stop = plan->n;
+	(void)add(plan, PLAN_STOP, 0, 0, 0);
+	if (found)
+		jump(found, PLAN_EQUAL, PLAN_R2, PLAN_THREAD, plan->n);
+	jump(listed, PLAN_EQUAL, PLAN_R2, PLAN_THREAD, plan->n);
+	(void)add(plan, PLAN_PUT, PLAN_R1, CPYTHON_MARK, 0);
+	/* The thread's frame. */
+	op = copy(plan, PLAN_R1, l->frame, l->frame);
+	load(op, l->frame, PLAN_R1, l->frame, PLAN_R5);
+	if (l->cframe_frame != NONE) {
+		op = copy(plan, PLAN_R1, 0, (uint16_t)(l->cframe_frame + 8));
+		load(op, l->cframe_frame, PLAN_R1, l->cframe_frame, PLAN_R5);
+	}
+	none[n_none++] = op;
+	for (size_t i = 0; i < n_none; i++)
+		jump(none[i], PLAN_ZERO, PLAN_R1, 0, stop);
+	/* Each frame: in one piece if its fields are near each other, and what tells its code object. */
+	loop = plan->n;
+	if (l->f_instr > far_code + 24 || near_code > l->f_instr + 24) {
+		(void)copy(plan, PLAN_R1, l->f_instr & 0xfff8, (uint16_t)(l->f_instr + 8));
+		op = copy(plan, PLAN_R1, near_code, far_code);
+	} else {
+		op = copy(plan, PLAN_R1, least(near_code, l->f_instr),
+			  most(far_code, (uint16_t)(l->f_instr + 8)));
+	}
+	load(op, l->f_code, PLAN_R2, l->f_previous, PLAN_R1);
+	if (l->code_tags)
+		op = add(plan, PLAN_AND, PLAN_R2, -1 - (int64_t)l->code_tags, PLAN_R2);
+	jump(op, PLAN_ZERO, PLAN_R2, 0, plan->n + 1); /* a frame need not have code */
+	op = copy(plan, PLAN_R2, l->c_check, (uint16_t)(l->c_check + l->c_check_size - 8));
+	jump(op, PLAN_NONZERO, PLAN_R1, 0, loop);
+	op = add(plan, PLAN_ADD, PLAN_R1, 0, PLAN_R1);
+	op->size = 64;
+	jump(op, PLAN_NONZERO, PLAN_R1, 0, loop);
+	(void)add(plan, PLAN_STOP, 0, 0, 0);
+}

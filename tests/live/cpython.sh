@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Tests frames of Python code: a program computes in places that it knows; at least 95 of 100 samples must have its
+# own stack, function by function and line by line. Debian's Python, and others below ~/.pyenv if there are any.
+set -u
+dir=$BUILD/live/cpython offwind=$PWD/$BUILD/offwind source=$PWD/tests/live/cpython
+rm -rf "$dir"; mkdir -p "$dir"
+dir=$(realpath "$dir")
+export HOME=$dir
+failures=0
+fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+debian=/usr/bin/python3
+[ -x $debian ] || { echo "no $debian"; exit 77; }
+python3() { $debian "$@"; }
+
+# $1 what, $2 the least part, rest: recording's options, --, the command that writes its stacks
+compare() {
+	local what=$1 least=$2 options=()
+	shift 2
+	while [ "$1" != -- ]; do options+=("$1"); shift; done
+	shift
+	rm -f "$dir"/a.*
+	"$offwind" record -F 499 "${options[@]}" --raw="$dir/a.owc" -o "$dir/a.pb.gz" -- "$@" >"$dir/a.stacks" 2>"$dir/a.log" ||
+		{ fail "$what: record: $(cat "$dir/a.log")"; return; }
+	"$offwind" unwind -f jsonl "$dir/a.owc" >"$dir/a.jsonl" 2>>"$dir/a.log" || fail "$what: unwind: $(cat "$dir/a.log")"
+	python3 "$source/compare.py" "$dir/a.jsonl" "$dir/a.stacks" "$least" >"$dir/a.said" || fail "$what: $(cat "$dir/a.said")"
+	echo "$what: $(tail -n 1 "$dir/a.said")"
+}
+
+echo "== the stacks that a program knows"
+compare "Debian's python3" 0.95 -- $debian "$source/stacks.py" 3
+cp "$dir/a.owc" "$dir/kept.owc"
+"$offwind" report -f folded "$dir/a.pb.gz" 2>/dev/null | sort >"$dir/live"
+"$offwind" unwind -f folded "$dir/a.owc" 2>/dev/null | sort >"$dir/later"
+[ "$(grep -c ';spin' "$dir/live")" -ge 10 ] || fail "a profile without frames: $(head -5 "$dir/live")"
+cmp -s "$dir/live" "$dir/later" || fail "live and later differ: $(diff "$dir/live" "$dir/later" | head -5)"
+# Another machine: without the interpreter's file, and without the store.
+unshare -m sh -c 'mount --bind /dev/null "$(realpath '$debian')" && exec "$0" unwind --no-cache -f folded "$1"' \
+	"$offwind" "$dir/a.owc" 2>"$dir/log" | sort >"$dir/away"
+cmp -s "$dir/live" "$dir/away" || fail "another machine differs: $(diff "$dir/live" "$dir/away" | head -5)"
+compare "threads" 0.95 -- $debian "$source/stacks.py" 2 threads
+OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_multi,snprintf,reduced_btf \
+	compare "the programs for older kernels" 0.95 -- $debian "$source/stacks.py" 2
+for python in ~root/.pyenv/versions/3.*/bin/python3.*[0-9]; do
+	case $python in
+	*/python3.[89] | */python3.1[0-4]) compare "${python##*/}" 0.95 -- "$python" "$source/stacks.py" 1 ;;
+	esac
+done
+
+echo "== a whole system"
+"$offwind" record -a -F 499 -d 4 --raw="$dir/b.owc" -o "$dir/b.pb.gz" >"$dir/log" 2>&1 & recorder=$!
+until [ -s "$dir/b.owc" ] || ! kill -0 $recorder 2>/dev/null; do sleep 0.05; done
+$debian "$source/stacks.py" 2 >"$dir/b.stacks"
+wait $recorder || fail "record -a: $(cat "$dir/log")"
+"$offwind" unwind -f jsonl "$dir/b.owc" >"$dir/b.jsonl" 2>/dev/null
+python3 "$source/compare.py" "$dir/b.jsonl" "$dir/b.stacks" 0.95 || fail "record -a"
+
+echo "== code that is gone when it is looked at has no wrong names"
+compare "freed" 0 -- $debian "$source/stacks.py" 2 freed
+python3 - "$dir/a.jsonl" "$dir/a.stacks" <<'PY' || fail "wrong names"
+import json, sys
+known = {frame[0] for line in open(sys.argv[2]) for frame in json.loads(line)} | {"[unknown]"}
+for line in open(sys.argv[1], encoding="utf-8"):
+    names = [f.get("function") for f in json.loads(line)["frames"] if f.get("module") == "[cpython]"]
+    if names and names[0] == "spin":
+        wrong = [n for n in names if n not in known]
+        if wrong:
+            sys.exit(f"{wrong} in {names}")
+PY
+
+echo "== how it looks"
+n=$(python3 - "$dir/kept.owc" <<PY
+import json, subprocess
+lines = subprocess.run(["$offwind", "unwind", "-f", "jsonl", "$dir/kept.owc"], capture_output=True, text=True).stdout.splitlines()
+print(next(json.loads(l)["sample"] for l in lines if '"function":"deep"' in l))
+PY
+)
+"$offwind" explain --sample "$n" "$dir/kept.owc" >"$dir/explained" 2>/dev/null
+grep -qE '^#[0-9]+ +0x[0-9a-f]{16} deep /.*stacks.py:[0-9]+ \(\[cpython\]\)$' "$dir/explained" || fail "explain: $(head -30 "$dir/explained")"
+"$offwind" report --module '\[cpython\]' "$dir/a.pb.gz" | grep -q spin || fail "--module"
+
+[ $failures = 0 ]
