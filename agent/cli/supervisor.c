@@ -451,7 +451,9 @@ static void look_after_service(struct supervisor *s)
  */
 static void wait_for_request(struct supervisor *s)
 {
-	struct pollfd requests[1 + KEEPERS] = { { .fd = s->socket, .events = POLLIN } };
+	const struct supervisor_service *service = s->given->service;
+	struct pollfd requests[2 + KEEPERS] = { { .fd = s->socket, .events = POLLIN } };
+	const bool asked = service && service->fork;
 	uint64_t seen = 0;
 
 	for (int silent = 0;; silent++) {
@@ -464,13 +466,17 @@ static void wait_for_request(struct supervisor *s)
 			requests[1 + i] = (struct pollfd){ .fd = c ? channels_answer_fd(c) : -1,
 							   .events = POLLIN };
 		}
-		if (poll(requests, 1 + KEEPERS, 1000) > 0) {
+		requests[1 + KEEPERS] =
+			(struct pollfd){ .fd = asked ? *service->poll : -1, .events = POLLIN };
+		if (poll(requests, 2 + KEEPERS, 1000) > 0) {
 			if (requests[0].revents)
 				return;
 			for (size_t i = 0; i < KEEPERS; i++)
 				if (requests[1 + i].revents)
 					start_keeper(s, i);
 		}
+		if (asked)
+			service->act(service->asked);
 
 		uint64_t turns = s->reading->turns;
 
@@ -662,8 +668,12 @@ static void leave_stops(void)
 /* In a process that does not serve others. */
 static void close_served(const struct supervisor *s)
 {
+	const struct supervisor_service *service = s->given->service;
+
 	for (size_t i = 0; i < s->given->n_serve_fds; i++)
 		(void)close(s->given->serve_fds[i]);
+	if (service && service->fork)
+		service->leave(service->asked);
 }
 
 /* Begin a process that serves the worker. The supervisor ends it. */
@@ -831,6 +841,7 @@ static _Noreturn void be_server(struct supervisor *s)
 /* Start the process that serves others, and start it again, not too often, when it died. */
 static void keep_serving(struct supervisor *s)
 {
+	const struct supervisor_service *service = s->given->service;
 	int status;
 
 	if (!s->given->serve)
@@ -846,8 +857,21 @@ static void keep_serving(struct supervisor *s)
 	if (s->server_began_ns && now_ns() - s->server_began_ns < SERVER_AGAIN_NS)
 		return;
 	s->server_began_ns = now_ns();
+	if (service && service->fork)
+		service->fork(service->asked, false);
 	if (fork_role(&s->server) == 1)
 		be_server(s);
+	if (service && service->fork)
+		service->fork(service->asked, true);
+}
+
+/* End what was begun for requests. */
+static void end_asked_for(const struct supervisor *s)
+{
+	const struct supervisor_service *service = s->given->service;
+
+	if (service && service->fork)
+		service->end(service->asked);
 }
 
 /* Start the capture process, before there are others. */
@@ -974,6 +998,7 @@ static _Noreturn void end_like(struct supervisor *s, int status)
 {
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
+	end_asked_for(s);
 	if (s->server > 0)
 		(void)kill(s->server, SIGKILL);
 	end_capture(s);
@@ -1003,6 +1028,7 @@ static _Noreturn void begin_again(struct supervisor *s)
 {
 	const struct supervisor_service *service = s->given->service;
 
+	end_asked_for(s);
 	if (s->server > 0 && !kill(s->server, SIGKILL))
 		(void)waitpid(s->server, NULL, 0);
 	end_capture(s);

@@ -34,6 +34,18 @@ struct supervisor_service {
 	bool (*reload)(void *ctx);
 	void (*again)(void *ctx);
 	void *ctx;
+	/*
+	 * What the process that serves others may ask the supervisor for (agent/cmd/on_demand.h); fork NULL:
+	 * nothing. fork is called before that process is forked and, with forked set, after that; leave in
+	 * each other process that is forked; act when *poll is readable, and about once a second; end
+	 * when everything ends. asked is their argument.
+	 */
+	void (*fork)(void *asked, bool forked);
+	void (*leave)(void *asked);
+	void (*act)(void *asked);
+	void (*end)(void *asked);
+	const int *poll;
+	void *asked;
 };
 
 struct supervision {

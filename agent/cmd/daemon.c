@@ -6,6 +6,7 @@
 #include "agent/clock.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/notify.h"
+#include "agent/cmd/on_demand.h"
 #include "agent/cmd/record/record_options.h"
 #include "agent/history/history.h"
 #include "agent/http/server.h"
@@ -47,6 +48,7 @@ struct daemon_options {
 	struct setting listen[SERVER_SOCKETS];
 	size_t n_listen;
 	struct setting db, token_file, certificate, key;
+	enum on_demand_mode on_demand;
 	/* Words for offwind record: what is recorded, and how. Owned. */
 	char *words[WORDS_MAX];
 	size_t n_words;
@@ -163,6 +165,22 @@ static int take_limit(struct daemon_options *o, const char *name, const char *va
 	return -EINVAL;
 }
 
+/* What requests may have recorded. */
+static int take_on_demand(struct daemon_options *o, const char *value)
+{
+	static const char *const names[] = {
+		[ON_DEMAND_TIME] = "time", [ON_DEMAND_NO] = "no", [ON_DEMAND_ANY] = "any"
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(value, names[i])) {
+			o->on_demand = (enum on_demand_mode)i;
+			return 0;
+		}
+	log_error("record takes time, any or no, not '%s'", value);
+	return -EINVAL;
+}
+
 /* The file while it is read. */
 struct config_file {
 	struct daemon_options *o;
@@ -191,6 +209,8 @@ static int take_setting(void *ctx, const char *section, const char *name, const 
 		err = keep(&o->certificate, value, f->line);
 	else if (server && !strcmp(name, "tls-key"))
 		err = keep(&o->key, value, f->line);
+	else if (server && !strcmp(name, "record"))
+		err = take_on_demand(o, value);
 	else if (!strcmp(section, "store") && !strcmp(name, "db"))
 		err = keep(&o->db, value, f->line);
 	else if (!strcmp(section, "history"))
@@ -323,6 +343,7 @@ static int read_config(struct daemon_options *o)
 	for (size_t i = 0; i < SERVER_SOCKETS && o->listen[i].text; i++)
 		o->n_listen = i + 1;
 	o->limits = file.limits;
+	o->on_demand = file.on_demand;
 	move(&o->db, &file.db);
 	move(&o->token_file, &file.token_file);
 	move(&o->certificate, &file.certificate);
@@ -568,6 +589,7 @@ struct service {
 	struct daemon_options *options; /* those that hold now */
 	bool changes;			/* what is recorded can be changed */
 	const struct server *server;
+	struct on_demand on_demand;
 	enum supervisor_state state; /* that the service manager knows */
 	bool ready;		     /* and that it is */
 	uint64_t every_ns, last_ns;  /* when it is told that the service lives; 0: never */
@@ -680,7 +702,7 @@ static bool is_change(const struct daemon_options *now, const struct daemon_opti
 	bool same = now->n_listen == next->n_listen && is_same(&now->db, &next->db) &&
 		    is_same(&now->token_file, &next->token_file) &&
 		    is_same(&now->certificate, &next->certificate) &&
-		    is_same(&now->key, &next->key) &&
+		    is_same(&now->key, &next->key) && now->on_demand == next->on_demand &&
 		    !memcmp(&now->limits, &next->limits, sizeof(now->limits));
 
 	for (size_t i = 0; same && i < now->n_listen; i++)
@@ -757,6 +779,52 @@ static void again(void *ctx)
 	log_error("cannot be executed again: %s", strerror(errno));
 }
 
+/* ---- what requests have recorded --------------------------------------------------------- */
+
+static void say_settings(void *ctx, struct on_demand_settings *out) /* on_demand.settings */
+{
+	const struct service *s = ctx;
+
+	*out = (struct on_demand_settings){ .mode = s->options->on_demand,
+					    .db = s->server->store,
+					    .words = s->options->words,
+					    .n_words = s->options->n_words,
+					    .cost = s->server->cost };
+}
+
+static void before_or_after_fork(void *ctx, bool forked) /* supervisor_service.fork */
+{
+	struct on_demand *o = ctx;
+	int err = 0;
+
+	if (forked)
+		on_demand_began(o);
+	else
+		err = on_demand_begin(o);
+	if (err)
+		log_warning("requests can record nothing: %s", strerror(-err));
+}
+
+static void leave_on_demand(void *ctx)
+{
+	on_demand_leave(ctx);
+}
+
+static void act_on_demand(void *ctx)
+{
+	on_demand_act(ctx);
+}
+
+static void end_on_demand(void *ctx)
+{
+	on_demand_end(ctx);
+}
+
+static struct channels *serve_on_demand(void *ctx) /* server.supervisor */
+{
+	return on_demand_serve(ctx);
+}
+
 /* ---- recording and serving --------------------------------------------------------------- */
 
 /* Serve, and record until a signal comes. Return the exit code. */
@@ -768,10 +836,21 @@ static int serve_and_record(struct daemon_options *o, struct record_options *rec
 				   .options = o,
 				   .changes = !record->live.alloc_interval,
 				   .server = server,
+				   .on_demand = { .settings = say_settings,
+						  .ctx = &service,
+						  .counts = &server->shared->recordings,
+						  .poll = -1 },
 				   .every_ns = notify_every_ns() };
-	const struct supervisor_service hooks = {
-		.watch = watch, .reload = reload, .again = again, .ctx = &service
-	};
+	const struct supervisor_service hooks = { .watch = watch,
+						  .reload = reload,
+						  .again = again,
+						  .ctx = &service,
+						  .fork = before_or_after_fork,
+						  .leave = leave_on_demand,
+						  .act = act_on_demand,
+						  .end = end_on_demand,
+						  .poll = &service.on_demand.poll,
+						  .asked = &service.on_demand };
 
 	for (int i = 0; i < server->n_sockets; i++)
 		log_info("serving at %s%s%s",
@@ -779,6 +858,8 @@ static int serve_and_record(struct daemon_options *o, struct record_options *rec
 			 : server->certificate	  ? "https://"
 						  : "http://",
 			 server->sockets[i].host, server->sockets[i].local ? "" : "/");
+	server->supervisor = serve_on_demand;
+	server->ctx = &service.on_demand;
 	record->server = server;
 	/* The probes of allocations are attached for what is selected when recording begins. */
 	record->live.changes = service.changes;

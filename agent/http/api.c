@@ -251,28 +251,40 @@ static int load_both(struct api *api, const struct http_request *r, struct http_
 	return 0;
 }
 
-void api_profile(struct api *api, const struct http_request *r, struct http_reply *reply)
+const char *api_type_of(enum format format)
+{
+	return format == FORMAT_PPROF	 ? "application/octet-stream"
+	       : format == FORMAT_FOLDED ? "text/plain; charset=utf-8"
+	       : format == FORMAT_TEXT	 ? "text/plain; charset=utf-8"
+	       : format == FORMAT_TSV	 ? "text/tab-separated-values; charset=utf-8"
+	       : format == FORMAT_JSONL	 ? "application/x-ndjson"
+					 : "application/json";
+}
+
+int api_format(const struct http_request *r, struct http_reply *reply, enum format *out)
 {
 	const char *name = http_argument(r, "format");
-	enum format format = FORMAT_PPROF;
+
+	*out = FORMAT_PPROF;
+	return name && format_take(out, "format", (char *)(uintptr_t)name)
+		       ? http_fail(reply, 400, "format is one of " FORMAT_NAMES ", not '%.40s'",
+				   name)
+		       : 0;
+}
+
+void api_profile(struct api *api, const struct http_request *r, struct http_reply *reply)
+{
+	enum format format;
 	struct api_profile p;
 	uint64_t seconds;
 	int err;
 
-	if (api_number(r, reply, "seconds", 1, API_SECONDS_MAX, &seconds))
+	if (api_number(r, reply, "seconds", 1, API_SECONDS_MAX, &seconds) ||
+	    api_format(r, reply, &format))
 		return;
-	if (name && format_take(&format, "format", (char *)(uintptr_t)name)) {
-		(void)http_fail(reply, 400, "format is one of " FORMAT_NAMES ", not '%.40s'", name);
-		return;
-	}
 	if (api_load(api, r, reply, true, http_argument(r, "times") != NULL, &p))
 		return;
-	reply->type = format == FORMAT_PPROF	? "application/octet-stream"
-		      : format == FORMAT_FOLDED ? "text/plain; charset=utf-8"
-		      : format == FORMAT_TEXT	? "text/plain; charset=utf-8"
-		      : format == FORMAT_TSV	? "text/tab-separated-values; charset=utf-8"
-		      : format == FORMAT_JSONL	? "application/x-ndjson"
-						: "application/json";
+	reply->type = api_type_of(format);
 	reply->file = format_file(format);
 	err = format_write(format, p.stacks, p.type, reply->out);
 	if (err)

@@ -2,6 +2,7 @@
 #ifndef AGENT_HTTP_API_INTERNAL_H
 #define AGENT_HTTP_API_INTERNAL_H
 
+#include "agent/export/formats.h"
 #include "agent/http/api.h"
 
 #define API_LATE_NS UINT64_C(60000000000) /* without a window for so long, nothing is recorded */
@@ -39,6 +40,11 @@ void api_counters(struct api *api, const struct http_request *r, struct http_rep
 void api_health(struct api *api, const struct http_request *r, struct http_reply *reply);
 void api_ready(struct api *api, const struct http_request *r, struct http_reply *reply);
 
+/* Read the argument format, by default pprof. -EINVAL: it is wrong; the reply says so. */
+int api_format(const struct http_request *r, struct http_reply *reply, enum format *out);
+/* Return the Content-Type of a format. */
+const char *api_type_of(enum format format);
+
 /* api_routes.c */
 /* Return whether an argument is a condition on a label: KEY=VALUE, not base.KEY=VALUE. */
 bool api_is_label(const struct http_argument *argument);
@@ -60,6 +66,9 @@ void api_query(struct api *api, const struct http_request *r, struct http_reply 
 void api_unwind(struct api *api, const struct http_request *r, struct http_reply *reply);
 /* Write the rule at an address of a file as a JSON string; null if no table has it. */
 void api_put_rule(struct api *api, const char *build_id, uint64_t address, FILE *out);
+
+/* api_record.c */
+void api_record(struct api *api, const struct http_request *r, struct http_reply *reply);
 
 /* api_metrics.c */
 void api_metrics(struct api *api, const struct http_request *r, struct http_reply *reply);

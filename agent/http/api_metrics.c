@@ -1,5 +1,6 @@
 /* agent/http/api_metrics.c: metrics in the text format of Prometheus. */
 #include "agent/http/api_internal.h"
+#include "agent/http/recording.h"
 #include "agent/role/cost.h"
 
 #include <inttypes.h>
@@ -74,6 +75,19 @@ static void put_cost(struct cost *cost, FILE *out)
 		      atomic_load(&cost->n_lowered));
 }
 
+/* What became of recordings that requests asked for. */
+static void put_recordings(const struct recordings *r, FILE *out)
+{
+	begin(out, "offwind_recordings_total", "counter",
+	      "Recordings that requests asked for, by what became of them.");
+	for (size_t i = 0; i < RECORDING_RESULTS; i++)
+		(void)fprintf(out, "offwind_recordings_total{result=\"%s\"} %" PRIu64 "\n",
+			      recording_result_name((enum recording_result)i),
+			      atomic_load(&r->n[i]));
+	begin(out, "offwind_recordings_running", "gauge", "Recordings under way for requests.");
+	(void)fprintf(out, "offwind_recordings_running %" PRIu64 "\n", atomic_load(&r->running));
+}
+
 void api_metrics(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	FILE *out = reply->out;
@@ -96,6 +110,8 @@ void api_metrics(struct api *api, const struct http_request *r, struct http_repl
 	(void)fprintf(out, "offwind_history_bytes %" PRIu64 "\n", history_size(api->history));
 	if (api->cost)
 		put_cost(api->cost, out);
+	if (api->recordings)
+		put_recordings(api->recordings, out);
 	if (err)
 		(void)api_failed(reply, err);
 }

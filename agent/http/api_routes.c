@@ -22,6 +22,7 @@ static void get_openapi(struct api *api, const struct http_request *r, struct ht
 #define STACKS RANGE "type focus ignore module KEY "
 #define BASE   "base_from base_to base.KEY "
 #define POINTS RANGE "type focus KEY "
+#define EVENTS "off-cpu event uprobe alloc "
 
 /* docs/openapi.yaml describes each of these; tests/live/daemon_api.mjs compares the two. */
 static const struct {
@@ -40,6 +41,7 @@ static const struct {
 	{ "GET", "/api/v1/samples", STACKS "n", api_samples },
 	{ "GET", "/api/v1/explain", "time_ns type focus ignore module KEY n", api_explain },
 	{ "GET", "/api/v1/counters", RANGE, api_counters },
+	{ "POST", "/api/v1/record", EVENTS "seconds freq format type KEY", api_record },
 	{ "POST", "/api/v1/query", "format", api_query },
 	{ "GET", "/api/v1/unwind/", "n", api_unwind },
 	{ "GET", "/api/v1/openapi.yaml", "", get_openapi },
@@ -80,6 +82,7 @@ bool api_is_label(const struct http_argument *a)
 {
 	if (api_base_key(a) || !is_label_key(a->key))
 		return false;
+	/* A label has the same name everywhere. */
 	for (size_t i = 0; i < N_ROUTES; i++)
 		if (has_word(routes[i].arguments, a->key))
 			return false;

@@ -9,7 +9,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { HTTP_ARGUMENTS = 64, HTTP_ERROR = 512 };
+enum { HTTP_ARGUMENTS = 64, HTTP_ERROR = 512, HTTP_LATER = 0 };
+
+struct recording;
 
 struct http_argument {
 	const char *key, *value; /* decoded; value "": none */
@@ -22,6 +24,8 @@ struct http_request { /* all borrowed */
 	const char *body; /* NUL-terminated */
 	size_t body_size;
 	uint64_t now_ns; /* since 1970 */
+	/* What this request had recorded, or RECORDING_NONE; NULL: it can record nothing. */
+	struct recording *recording;
 };
 
 struct http_reply {

@@ -41,11 +41,12 @@ struct exchange {
 	char *body;
 	size_t body_size;
 	bool too_long;
-	bool waited;		 /* for its samples */
-	bool left;		 /* the client closed the connection meanwhile */
-	uint64_t until_ns;	 /* CLOCK_MONOTONIC: when its samples are taken */
-	uint64_t from_ns, to_ns; /* since 1970 */
-	uint64_t unsent;	 /* bytes of the reply */
+	bool waited;		    /* for its samples */
+	bool left;		    /* the client closed the connection meanwhile */
+	uint64_t until_ns;	    /* CLOCK_MONOTONIC: when its samples are taken */
+	uint64_t from_ns, to_ns;    /* since 1970 */
+	uint64_t unsent;	    /* bytes of the reply */
+	struct recording recording; /* that the request asked for */
 };
 
 struct waiting {
@@ -236,9 +237,8 @@ static void give_api(struct serving *s, const struct api *api)
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
-/* Suspend a request until its samples are taken. Return whether there was room for it. */
-static bool wait_for_samples(struct serving *s, struct MHD_Connection *c, struct exchange *e,
-			     uint32_t seconds)
+/* Suspend a request until its samples are taken, or its recording is over. Return whether there was room. */
+static bool suspend(struct serving *s, struct MHD_Connection *c, struct exchange *e)
 {
 	const union MHD_ConnectionInfo *info = s->mhd.info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
 	bool room = false;
@@ -248,15 +248,22 @@ static bool wait_for_samples(struct serving *s, struct MHD_Connection *c, struct
 		if (s->waiting[i].connection)
 			continue;
 		room = true;
-		e->waited = true;
-		e->from_ns = clock_ns(CLOCK_REALTIME);
-		e->to_ns = e->from_ns + (uint64_t)seconds * 1000000000;
-		e->until_ns = now_ns() + (uint64_t)seconds * 1000000000;
 		s->waiting[i] = (struct waiting){ c, e, info ? info->connect_fd : -1 };
 		s->mhd.suspend(c);
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 	return room;
+}
+
+/* Let a request wait for samples. Return whether there was room for it. */
+static bool wait_for_samples(struct serving *s, struct MHD_Connection *c, struct exchange *e,
+			     uint32_t seconds)
+{
+	e->waited = true;
+	e->from_ns = clock_ns(CLOCK_REALTIME);
+	e->to_ns = e->from_ns + (uint64_t)seconds * 1000000000;
+	e->until_ns = now_ns() + (uint64_t)seconds * 1000000000;
+	return suspend(s, c, e);
 }
 
 /* Answer a request that is complete. */
@@ -279,6 +286,10 @@ static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c, struc
 		return reply_file(s, c, e, &reply);
 	if (reply.out)
 		(void)fclose(reply.out);
+	if (reply.status == HTTP_LATER && suspend(s, c, e))
+		return MHD_YES;
+	if (reply.status == HTTP_LATER)
+		return reply_text(s, c, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests wait");
 	return reply_text(s, c, reply.status, reply.error);
 }
 
@@ -291,7 +302,8 @@ static enum MHD_Result complete(const struct listener *l, struct MHD_Connection 
 				  .path = path,
 				  .body = e->body ? e->body : "",
 				  .body_size = e->body_size,
-				  .now_ns = clock_ns(CLOCK_REALTIME) };
+				  .now_ns = clock_ns(CLOCK_REALTIME),
+				  .recording = &e->recording };
 	unsigned int refused = check_asker(l, c, path);
 	char from[32], to[32];
 	uint32_t seconds;
@@ -356,6 +368,8 @@ static enum MHD_Result take(void *ctx, struct MHD_Connection *c, const char *pat
 	(void)version;
 	if (!e) {
 		*state = e = calloc(1, sizeof(*e));
+		if (e)
+			e->recording = (struct recording)RECORDING_NONE;
 		return !e		     ? MHD_NO
 		       : says_too_long(l, c) ? reply_text(l->serving, c, MHD_HTTP_CONTENT_TOO_LARGE,
 							  "the request is too long")
@@ -380,6 +394,7 @@ static void forget(void *ctx, struct MHD_Connection *c, void **state,
 	(void)why;
 	if (e) {
 		(void)atomic_fetch_sub(&s->unsent, e->unsent);
+		recording_end(&e->recording);
 		free(e->body);
 	}
 	free(e);
@@ -413,6 +428,13 @@ static void look_at_waiting(struct serving *s)
 			w->connection = NULL;
 			continue;
 		}
+		if (w->exchange->recording.end >= 0) {
+			if (!recording_is_over(&w->exchange->recording, now))
+				continue;
+			s->mhd.resume(w->connection);
+			w->connection = NULL;
+			continue;
+		}
 		if (now < w->exchange->until_ns)
 			continue;
 		if (atomic_load(&s->server->shared->flush_ns) < w->exchange->until_ns)
@@ -433,12 +455,16 @@ static void look_at_waiting(struct serving *s)
 
 static int open_histories(struct serving *s)
 {
+	struct channels *supervisor =
+		s->server->supervisor ? s->server->supervisor(s->server->ctx) : NULL;
 	int err = history_open(s->server->history, false, &s->clock);
 
 	for (int i = 0; i < s->server->n_sockets * THREADS && !err; i++) {
 		struct api *api = &s->free[i];
 
 		api->cost = s->server->cost;
+		api->supervisor = supervisor;
+		api->recordings = &s->server->shared->recordings;
 		err = history_open(s->server->history, false, &api->history);
 		if (!err) /* without unwind tables the rest is served */
 			(void)api_sql_open(s->server->store, s->server->history, &api->sql);

@@ -5,9 +5,12 @@
 #ifndef AGENT_HTTP_SERVER_H
 #define AGENT_HTTP_SERVER_H
 
+#include "agent/http/recording.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
+struct channels;
 struct cost;
 
 enum { SERVER_SOCKETS = 8, SERVER_HOST = 256 };
@@ -20,6 +23,7 @@ struct server_shared {
 	 */
 	_Atomic uint64_t flush_ns;
 	_Atomic bool serving; /* connections are accepted */
+	struct recordings recordings;
 };
 
 struct server_socket {
@@ -38,7 +42,13 @@ struct server {
 	const char *history, *store;   /* paths of the databases */
 	struct server_shared *shared;
 	struct cost *cost; /* of the daemon's processes; NULL: it is not known */
-	bool check;	   /* server_listen only checks addresses, and opens nothing */
+	/*
+	 * In the process that serves: returns the channel by which recordings are asked for; NULL: there
+	 * is none.
+	 */
+	struct channels *(*supervisor)(void *ctx);
+	void *ctx;
+	bool check; /* server_listen only checks addresses, and opens nothing */
 	/* Sockets that a program before this one listened on, which server_listen uses again. */
 	int inherited[SERVER_SOCKETS];
 	int n_inherited;

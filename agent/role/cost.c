@@ -32,7 +32,8 @@ const char *cost_name(enum cost_role role)
 		[COST_SUPERVISOR] = "supervisor", [COST_CAPTURE] = "capture",
 		[COST_OPENER] = "opener",	  [COST_WORKER] = "worker",
 		[COST_STORE] = "store",		  [COST_HISTORY] = "history",
-		[COST_SERVER] = "server",	  [COST_BPF] = "bpf"
+		[COST_SERVER] = "server",	  [COST_BPF] = "bpf",
+		[COST_RECORDINGS] = "recordings"
 	};
 
 	return names[role];
@@ -82,7 +83,7 @@ uint64_t cost_cpu_ns(struct cost *cost)
 {
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < COST_ROLES; i++)
+	for (size_t i = 0; i < COST_RECORDINGS; i++)
 		sum += atomic_load(&cost->cpu_ns[i]);
 	return sum;
 }

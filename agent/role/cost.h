@@ -16,7 +16,8 @@ enum cost_role {
 	COST_STORE,
 	COST_HISTORY,
 	COST_SERVER,
-	COST_BPF, /* CPU time in which stacks are copied, in the programs that are sampled */
+	COST_BPF,	 /* CPU time in which stacks are copied, in the programs that are sampled */
+	COST_RECORDINGS, /* all processes of recordings that requests asked for, when these ended */
 	COST_ROLES
 };
 
@@ -46,7 +47,7 @@ const char *cost_name(enum cost_role role);
  */
 void cost_measure(struct cost *cost, enum cost_role role, pid_t pid, struct cost_seen *seen);
 
-/* Return the CPU time of all roles. */
+/* Return the CPU time of all roles but recordings, whose rate was asked for. */
 uint64_t cost_cpu_ns(struct cost *cost);
 
 #endif

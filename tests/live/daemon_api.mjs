@@ -58,7 +58,7 @@ const table = source.slice(source.indexOf('} routes[] = {'))
 const routes = [...table.slice(0, table.indexOf('};')).matchAll(/\{ "(\w+)", "([^"]+)", ([^{}]*), \w+ \}/g)]
 if (routes.length !== (table.slice(0, table.indexOf('};')).match(/\{ "/g) || []).length || routes.length < 10)
   fail('the table of routes cannot be read')
-const NAMES = { labels: 'KEY', base_labels: 'base.KEY' }
+const NAMES = { labels: 'KEY', base_labels: 'base.KEY', chosen: 'KEY' }
 const used = new Set()
 for (const [, method, at, code] of routes) {
   const own = operations.filter((p) => p.method === method && (at.endsWith('/') && at !== '/' ? p.at.startsWith(at) : p.at === at))
