@@ -36,14 +36,16 @@ static const struct question {
 	query_print *print; /* NULL: the reply is written as it is */
 	const char *output; /* by default */
 	const char *takes;  /* the argument behind the name; NULL: none */
+	bool posts;	    /* with that argument as the body */
 } questions[] = {
-	{ "top", "/api/v1/top", query_print_top, "-", NULL },
-	{ "flamegraph", "/api/v1/flamegraph", NULL, "offwind.html", NULL },
-	{ "profile", "/api/v1/profile", NULL, "offwind.pb.gz", NULL },
-	{ "labels", "/api/v1/labels", query_print_labels, "-", "the key of a label" },
-	{ "timeline", "/api/v1/timeline", query_print_timeline, "-", NULL },
-	{ "heatmap", "/api/v1/heatmap", query_print_heatmap, "-", NULL },
-	{ "sql", "/api/v1/query", query_print_rows, "-", "a query" },
+	{ "top", "/api/v1/top", query_print_top, "-", NULL, false },
+	{ "flamegraph", "/api/v1/flamegraph", NULL, "offwind.html", NULL, false },
+	{ "profile", "/api/v1/profile", NULL, "offwind.pb.gz", NULL, false },
+	{ "record", "/api/v1/record", NULL, "offwind.pb.gz", NULL, true },
+	{ "labels", "/api/v1/labels", query_print_labels, "-", "the key of a label", false },
+	{ "timeline", "/api/v1/timeline", query_print_timeline, "-", NULL, false },
+	{ "heatmap", "/api/v1/heatmap", query_print_heatmap, "-", NULL, false },
+	{ "sql", "/api/v1/query", query_print_rows, "-", "a query", true },
 };
 
 static const char help_before[] =
@@ -53,6 +55,7 @@ static const char help_before[] =
 	"  top             functions, or what --by says, by their share\n"
 	"  flamegraph      a flame graph page, in offwind.html\n"
 	"  profile         the stacks as pprof, in offwind.pb.gz, or as --format says\n"
+	"  record          stacks that are recorded now, for --seconds, as profile has them\n"
 	"  labels KEY      the values of a label: comm, container_id, unit, …\n"
 	"  timeline        sums by time, a line for each value of --by\n"
 	"  heatmap         sums for the parts of each second\n"
@@ -78,6 +81,14 @@ static int take_argument(void *to, const char *option, char *text)
 	const char *name = option + strspn(option, "-");
 
 	return add(to, name, strlen(name), text, false);
+}
+
+/* The same; the option may have no argument. */
+static int take_optional(void *to, const char *option, char *text)
+{
+	char none[] = "";
+
+	return take_argument(to, option, text ? text : none);
 }
 
 static int take_n(void *to, const char *option, char *text)
@@ -137,9 +148,20 @@ static const struct option_row option_rows[] = {
 	{ "--step", 0, "MS", "let a step of timeline or heatmap be MS milliseconds",
 	  .set = take_argument },
 	{ "--rows", 0, "N", "divide each step of the heatmap into N parts", .set = take_argument },
+	{ "--seconds", 0, "N", "record for N seconds (default 10)", .set = take_argument },
+	{ "--freq", 'F', "HZ", "record HZ samples a second on each CPU (default 99)",
+	  .set = take_argument },
+	{ "--off-cpu", 0, "[=MIN]", "record waiting threads too, if they wait at least MIN",
+	  .set = take_optional },
+	{ "--event", 'e', "EVENT", OPTION_BESIDE, .set = take_argument },
+	{ "--uprobe", 0, "FILE:FUNCTION", OPTION_BESIDE, .set = take_argument },
+	{ "--alloc", 0, "[=BYTES]",
+	  "record what offwind record has with this option, if the daemon's\n"
+	  "settings allow it (record = any)",
+	  .set = take_optional },
 	{ "--format", 0, "FORMAT",
-	  "of profile: pprof (default), folded, text, tsv, jsonl, speedscope or\n"
-	  "firefox; of sql: csv",
+	  "of profile and record: pprof (default), folded, text, tsv, jsonl,\n"
+	  "speedscope or firefox; of sql: csv",
 	  .set = take_argument },
 	{ "--json", 0, NULL, "print the daemon's reply in JSON", .set = option_true, AT(json) },
 	{ "--output", 'o', "FILE", "write to FILE; - is standard output", .set = option_text,
@@ -266,13 +288,15 @@ static const char *argument_of(const struct options *o, const char *key)
 /* Ask, and print. Return the exit code. */
 static int query(const struct question *q, const struct options *o, const char *argument)
 {
-	bool is_sql = q->print == query_print_rows;
 	const char *format = argument_of(o, "format");
 	const char *path = o->output				    ? o->output
 			   : format && strcmp(format, "pprof") != 0 ? "-"
 								    : q->output;
 	char token[TOKEN_MAX], *request_path, *text = NULL;
-	struct client_request request = { .url = o->url, .body = is_sql ? argument : NULL };
+	struct client_request request = { .url = o->url,
+					  .body = !q->posts  ? NULL
+						  : argument ? argument
+							     : "" };
 	bool prints = !o->json && !(format && !strcmp(format, "csv"));
 	size_t size = 0;
 	int err = o->token_file ? read_token(o->token_file, token) : 0;
@@ -280,7 +304,7 @@ static int query(const struct question *q, const struct options *o, const char *
 	if (err)
 		return CMD_FAILED;
 	request.token = o->token_file ? token : NULL;
-	request.path = request_path = make_path(q, o, is_sql ? NULL : argument);
+	request.path = request_path = make_path(q, o, q->posts ? NULL : argument);
 	if (!request_path) {
 		log_error("%s", strerror(ENOMEM));
 		return CMD_FAILED;
@@ -307,8 +331,8 @@ int cmd_query(int argc, char **argv)
 		if (!strcmp(argv[optind], questions[i].name))
 			q = &questions[i];
 	if (!q) {
-		log_error("query asks for top, flamegraph, profile, labels, timeline, heatmap or "
-			  "sql%s%s%s",
+		log_error("query asks for top, flamegraph, profile, record, labels, timeline, "
+			  "heatmap or sql%s%s%s",
 			  n > 0 ? ", not '" : "", n > 0 ? argv[optind] : "", n > 0 ? "'" : "");
 		return CMD_USAGE;
 	}

@@ -8,7 +8,7 @@ gcc -O1 -g -o "$dir/prog" "$dir/main.c" || exit 1
 db=$dir/o.db history=$dir/o-history.db socket=$dir/socket port=$(free_port)
 "$dir/prog" & prog=$!
 "$BUILD/tests/live/context" 'shop, north' 'shop, south' & context=$!
-printf '[record]\nrotate = 2\nevent = cpu-clock\nfreq = 99\n' >"$dir/short"
+printf '[server]\nrecord = any\n[record]\nrotate = 2\nevent = cpu-clock\nfreq = 99\n' >"$dir/short"
 
 # Begin a daemon; $url is where it serves.
 begin() { # option…
@@ -98,7 +98,7 @@ python3 - <(get "/api/v1/top?from=$((now - 60000000000))ns&to=${now}ns") <(get "
 PY
 
 echo "== everything is as docs/openapi.yaml says"
-node tests/live/daemon_api.mjs "$BUILD/npm/tests/node_modules" "$socket" "build_id=$id" "time_ns=$time_ns" || fail "the description"
+node tests/live/daemon_api.mjs "$BUILD/npm/tests/node_modules" "$socket" "build_id=$id" "time_ns=$time_ns" "uprobe=$dir/prog:hot" || fail "the description"
 
 echo "== offwind query"
 ask() { "$offwind" query --url "unix:$socket" "$@" >"$dir/out" 2>"$dir/err"; } # WHAT [OPTION]…
@@ -161,7 +161,7 @@ group=$(awk '{ for (i = 1; i < NF; i++) if ($i == "-" && $(i + 1) == "cgroup2") 
 cp "$dir/prog" "$dir/other"
 "$dir/other" & other=$!
 roles() { pgrep -P $daemon | sort | xargs; }
-settings() { printf '%s\n' '[record]' 'rotate = 2' 'event = cpu-clock' "$@" >"$dir/short"; kill -HUP $daemon; }
+settings() { printf '%s\n' '[server]' 'record = any' '[record]' 'rotate = 2' 'event = cpu-clock' "$@" >"$dir/short"; kill -HUP $daemon; }
 changed() { [ "$(grep -c 'the settings have changed:' "$dir/log")" = "$1" ]; }
 # Print the sum of CPU time, and the number of samples.
 values() { curl -s --unix-socket "$socket" "http://localhost/api/v1/top?n=1&type=cpu&$1" | python3 -c 'import json, sys; top = json.load(sys.stdin); print(top["value"], top["samples"])'; }
@@ -294,6 +294,8 @@ config 0 '' '[server]\nlisten = 127.0.0.1:1\n[record]\nfreq = 7\noff-cpu = 1ms\n
 config 2 "no setting 'lisen'" '[server]\nlisen = x\n'
 config 2 "no setting 'output'" '[record]\noutput = x\n'
 config 2 'freq' '[record]\nfreq = x\n'
+config 2 'record takes time, any or no' '[server]\nrecord = yes\n'
+config 0 '' '[server]\nrecord = no\n'
 "$offwind" daemon --listen 0.0.0.0:0 --db "$db" 2>"$dir/out" && fail "an open address without a token"
 grep -q 'takes a token and a certificate' "$dir/out" || fail "$(cat "$dir/out")"
 OFFWIND_SANDBOX=off "$offwind" daemon --config "$dir/short" --db "$db" --listen "unix:$socket" 2>"$dir/out"
