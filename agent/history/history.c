@@ -63,6 +63,11 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[READ_MODULE] = "SELECT path, build_id, off, start, \"limit\" FROM modules WHERE id = ?1",
 	[READ_FUNCTIONS] = "SELECT id, name, iif(system_name = '', name, system_name), file,"
 			   " start_line, placed FROM functions WHERE id BETWEEN ?1 AND ?2",
+	/* Files whose addresses have lasting names (history_write.c). */
+	[READ_FILES] = "SELECT id, path, build_id, off, start, \"limit\" FROM modules WHERE"
+		       " build_id <> '' AND path NOT LIKE '[%' ORDER BY build_id, path, off",
+	[READ_ADDRESSES] = "SELECT id, address FROM frames WHERE module = ?1 AND variant = 0"
+			   " ORDER BY address",
 	[READ_LABELS] = "SELECT key, value, type FROM json_each((SELECT labels FROM labels"
 			" WHERE id = ?1))",
 	[READ_TYPE] = "SELECT id, type, unit FROM types WHERE type = ?1 OR (?1 IS NULL AND"

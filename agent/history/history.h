@@ -121,6 +121,36 @@ int history_label(struct history *history, uint64_t labels, const char *key, cha
 typedef void (*history_key_fn)(void *ctx, const char *key);
 int history_label_keys(struct history *history, history_key_fn fn, void *ctx);
 
+/* An address of code whose names follow from its file, and the mapping that it lies in. */
+struct history_address {
+	const char *path, *build_id; /* borrowed until the call returns; build_id in hexadecimal */
+	uint64_t off, start, limit;  /* of the mapping, as in the table modules */
+	uint64_t address;
+};
+
+/*
+ * Call fn for all such addresses in the stacks of a range of time, file by file; from 0 to UINT64_MAX: for all
+ * that the history has. A result other than 0 ends this with it. Errors are reported.
+ */
+typedef int (*history_address_fn)(void *ctx, const struct history_address *address);
+int history_addresses(struct history *history, uint64_t from_ns, uint64_t to_ns,
+		      history_address_fn fn, void *ctx);
+
+struct history_renamed { /* numbers of addresses */
+	uint64_t named;	 /* have a function's name, and had none */
+	uint64_t better; /* have other names or lines than before */
+	uint64_t same;
+	uint64_t not_replaced; /* they have names that say more */
+};
+
+/*
+ * Give the addresses that are locations of a profile the names that they have there, in one transaction, and
+ * add to *out what came of it. Addresses that the history does not have are left out. Windows do not
+ * change. Errors are reported; then the history is as it was.
+ */
+int history_rename(struct history *history, const struct stacks *stacks,
+		   struct history_renamed *out);
+
 /* Sums of the counters of a range of time. fn is called for each reason. */
 typedef void (*history_counter_fn)(void *ctx, const struct history_counter *counter);
 int history_counters(struct history *history, uint64_t from_ns, uint64_t to_ns,

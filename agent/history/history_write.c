@@ -205,6 +205,79 @@ static bool is_lasting(const struct stacks_module *m)
 	return *m->build_id && !m->kernel;
 }
 
+/* ---- which names say more ---------------------------------------------------------------- */
+
+/* How much the names of an address say. */
+struct quality {
+	bool named; /* the function has a name; else only its place is known: "libfoo.so+0x1230" */
+	bool located; /* its file or line is known */
+};
+
+static bool is_place(const char *name, const char *file, bool placed)
+{
+	const char *plus = strrchr(name, '+');
+	size_t n = plus && !strncmp(plus, "+0x", 3) ? strspn(plus + 3, "0123456789abcdef") : 0;
+
+	return placed || (!*file && n && !plus[3 + n]);
+}
+
+static void add_quality(struct quality *q, const char *name, const char *file, bool placed,
+			int64_t line)
+{
+	q->named |= !is_place(name, file, placed);
+	q->located |= *file || line;
+}
+
+static struct quality quality_of(const struct stacks *s, const struct stacks_location *l)
+{
+	struct quality q = { .named = false };
+
+	for (uint32_t i = 0; i < l->n_lines; i++) {
+		const struct stacks_line *line = &s->lines[l->first_line + i];
+		const struct stacks_function *f = &s->functions[line->function];
+
+		add_quality(&q, f->name, f->file, f->placed, line->line);
+	}
+	return q;
+}
+
+/* The same for the lines of a row in frames. Functions that are missing say nothing. */
+static int stored_quality(struct adding *a, const void *lines, size_t size, struct quality *out)
+{
+	struct uw_bytes b = uw_bytes_of(lines, size);
+	int err = 0;
+
+	*out = (struct quality){ .named = false };
+	while (!uw_bytes_done(&b) && !err) {
+		int64_t function = (int64_t)uw_bytes_uleb(&b), line = (int64_t)uw_bytes_uleb(&b);
+		sqlite3_stmt *stmt = history_statement(a->h, READ_FUNCTIONS, &err);
+
+		if (!stmt)
+			return err;
+		db_bind_numbers(stmt, (const int64_t[]){ function, function }, 2);
+		err = db_step(stmt);
+		if (err == 1) {
+			const char *name = (const char *)sqlite3_column_text(stmt, 1);
+			const char *file = (const char *)sqlite3_column_text(stmt, 3);
+
+			err = name && file ? 0 : -ENOMEM;
+			if (!err)
+				add_quality(out, name, file, sqlite3_column_int(stmt, 5), line);
+		}
+		db_release(stmt);
+	}
+	return err;
+}
+
+/*
+ * Return whether names that are there say more. A process that records may have read a file before its debug
+ * information came: what was looked up since then stays.
+ */
+static bool says_more(const struct quality *there, const struct quality *new)
+{
+	return there->named != new->named ? there->named : there->located && !new->located;
+}
+
 /* Give a frame that exists the names that it has now. */
 static int rename_frame(struct adding *a, int64_t id)
 {
@@ -230,9 +303,17 @@ static int count_renaming(struct adding *a)
 	return err || !a->renamed ? err : history_set_number(a->h, HISTORY_RENAMED, n + 1);
 }
 
+/* Return whether the names of the row that FIND_FRAME found are those in a->lines. */
+static bool has_lines(const struct adding *a, sqlite3_stmt *stmt)
+{
+	return (size_t)sqlite3_column_bytes(stmt, 1) == a->lines.size &&
+	       !memcmp(sqlite3_column_blob(stmt, 1), a->lines.bytes, a->lines.size);
+}
+
 static int frame_id(struct adding *a, uint32_t index, int64_t *id)
 {
 	const struct stacks_location *l = &a->s->locations[index];
+	struct quality quality = quality_of(a->s, l), there = { .named = false };
 	int64_t key[3], last = 0;
 	sqlite3_stmt *stmt;
 	bool same = false;
@@ -256,12 +337,16 @@ static int frame_id(struct adding *a, uint32_t index, int64_t *id)
 	err = db_step(stmt);
 	if (err == 1) {
 		*id = sqlite3_column_int64(stmt, 0);
-		same = (size_t)sqlite3_column_bytes(stmt, 1) == a->lines.size &&
-		       !memcmp(sqlite3_column_blob(stmt, 1), a->lines.bytes, a->lines.size);
+		same = has_lines(a, stmt);
+		/* READ_FUNCTIONS is another statement. */
+		err = same ? 0
+			   : stored_quality(a, sqlite3_column_blob(stmt, 1),
+					    (size_t)sqlite3_column_bytes(stmt, 1), &there);
+		err = err ? err : 1;
 	}
 	db_release(stmt);
 	if (err == 1) {
-		err = same ? 0 : rename_frame(a, *id);
+		err = same || says_more(&there, &quality) ? 0 : rename_frame(a, *id);
 	} else if (!err) {
 		stmt = history_statement(a->h, ADD_FRAME, &err);
 		if (!stmt)
@@ -524,17 +609,24 @@ static void fini(struct adding *a)
 	free(a->lines.bytes);
 }
 
+/* Begin to add, or rename, what a profile has. Call fini. -ENOMEM. */
+static int init(struct adding *a, struct history *h, const struct stacks *stacks)
+{
+	*a = (struct adding){ .h = h,
+			      .s = stacks,
+			      .modules = calloc(stacks->n_modules + 1, sizeof(int64_t)),
+			      .functions = calloc(stacks->n_functions + 1, sizeof(int64_t)),
+			      .frames = calloc(stacks->n_locations + 1, sizeof(int64_t)),
+			      .types = calloc(stacks->n_types + 1, sizeof(int64_t)) };
+	return a->modules && a->functions && a->frames && a->types ? 0 : -ENOMEM;
+}
+
 int history_add(struct history *h, const struct stacks *stacks, const struct history_window *w)
 {
-	struct adding a = { .h = h,
-			    .s = stacks,
-			    .start_ns = w->start_ns,
-			    .modules = calloc(stacks->n_modules + 1, sizeof(int64_t)),
-			    .functions = calloc(stacks->n_functions + 1, sizeof(int64_t)),
-			    .frames = calloc(stacks->n_locations + 1, sizeof(int64_t)),
-			    .types = calloc(stacks->n_types + 1, sizeof(int64_t)) };
-	int err = a.modules && a.functions && a.frames && a.types ? 0 : -ENOMEM;
+	struct adding a;
+	int err = init(&a, h, stacks);
 
+	a.start_ns = w->start_ns;
 	if (!err)
 		err = db_exec(h->db, "BEGIN IMMEDIATE");
 	if (!err)
@@ -552,6 +644,87 @@ int history_add(struct history *h, const struct stacks *stacks, const struct his
 	err = history_failed(h, "add a window", history_end(h, err));
 	if (err)
 		history_nodes_forget(h);
+	fini(&a);
+	return err;
+}
+
+/* ---- other names ------------------------------------------------------------------------- */
+
+/* Find the row of a module. 0: there is none. */
+static int find_module(struct adding *a, uint32_t index, int64_t *id)
+{
+	const struct stacks_module *m = &a->s->modules[index];
+	int err = 0;
+	sqlite3_stmt *stmt;
+
+	if (!a->modules[index]) {
+		stmt = history_statement(a->h, FIND_MODULE, &err);
+		if (!stmt)
+			return err;
+		bind_text(stmt, 1, m->path);
+		bind_text(stmt, 2, m->build_id);
+		(void)sqlite3_bind_int64(stmt, 3, number(m->off));
+		err = db_step(stmt);
+		a->modules[index] = err == 1 ? sqlite3_column_int64(stmt, 0) : -1;
+		db_release(stmt);
+	}
+	*id = a->modules[index] > 0 ? a->modules[index] : 0;
+	return err < 0 ? err : 0;
+}
+
+/* Give the address of a location the names that it has in the profile, if they say more. */
+static int rename_location(struct adding *a, uint32_t index, struct history_renamed *out)
+{
+	const struct stacks_location *l = &a->s->locations[index];
+	struct quality quality = quality_of(a->s, l), there = { .named = false };
+	int64_t id = 0, last = 0, module = 0;
+	int err = find_module(a, l->module, &module), found;
+	bool same = false;
+	sqlite3_stmt *stmt;
+
+	if (err || !module || !is_lasting(&a->s->modules[l->module]))
+		return err;
+	err = pack_lines(a, l, &last);
+	stmt = err ? NULL : history_statement(a->h, FIND_FRAME, &err);
+	if (!stmt)
+		return err;
+	db_bind_numbers(stmt, (const int64_t[]){ module, number(l->address), 0 }, 3);
+	found = err = db_step(stmt);
+	if (found == 1) {
+		id = sqlite3_column_int64(stmt, 0);
+		same = has_lines(a, stmt);
+		err = stored_quality(a, sqlite3_column_blob(stmt, 1),
+				     (size_t)sqlite3_column_bytes(stmt, 1), &there);
+	}
+	db_release(stmt);
+	if (err || found != 1)
+		return err;
+	if (same)
+		out->same++;
+	else if (says_more(&there, &quality))
+		out->not_replaced++;
+	else
+		err = rename_frame(a, id);
+	if (!err && !same && !says_more(&there, &quality))
+		*(quality.named && !there.named ? &out->named : &out->better) += 1;
+	return err;
+}
+
+int history_rename(struct history *h, const struct stacks *stacks, struct history_renamed *out)
+{
+	struct history_renamed renamed = *out;
+	struct adding a;
+	int err = init(&a, h, stacks);
+
+	if (!err)
+		err = db_exec(h->db, "BEGIN IMMEDIATE");
+	for (uint32_t i = 0; !err && i < stacks->n_locations; i++)
+		err = rename_location(&a, i, &renamed);
+	if (!err)
+		err = count_renaming(&a);
+	err = history_failed(h, "rename addresses", history_end(h, err));
+	if (!err)
+		*out = renamed;
 	fini(&a);
 	return err;
 }

@@ -12,6 +12,7 @@
 #include "agent/history/vtab.h"
 #include "base/bytes.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,26 @@ static void keep(struct history *h)
 			abort(); /* it does not end */
 }
 
+static int see_address(void *ctx, const struct history_address *a)
+{
+	(void)ctx;
+	return !*a->build_id || *a->path == '[' ? -EINVAL : 0;
+}
+
+/* Give addresses the names of a profile, and list them. */
+static void name_again(struct history *h, const struct stacks *s)
+{
+	struct history_renamed renamed = { .named = 0 };
+	int err = history_rename(h, s, &renamed);
+
+	if (!err &&
+	    renamed.named + renamed.better + renamed.same + renamed.not_replaced > s->n_locations)
+		abort();
+	if (history_addresses(h, 0, UINT64_MAX, see_address, NULL) == -EINVAL)
+		abort();
+	(void)history_addresses(h, 1, NOW, see_address, NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct uw_bytes b = uw_bytes_of(data, size);
@@ -167,6 +188,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (s && mode & ADDS)
 		(void)history_add(h, s,
 				  &(struct history_window){ .start_ns = 1, .end_ns = NOW / 2 });
+	if (s && mode & ADDS)
+		name_again(h, s);
 	stacks_free(s);
 	if (mode & ASKS)
 		ask(h);

@@ -363,6 +363,126 @@ static void test_better_names_replace_older_ones(void)
 	db_remove();
 }
 
+/* Return a profile with one sample at an address of /bin/a, of which a recording knows so much. */
+static struct stacks *named_profile(uint64_t address, const char *name, const char *file,
+				    int64_t number)
+{
+	struct stacks *s = made_profile();
+	struct stacks_function f = { .name = stacks_text(s, name),
+				     .system_name = stacks_text(s, name),
+				     .file = stacks_text(s, file) };
+	struct stacks_line line = { .function = stacks_function(s, &f), .line = number };
+	struct stacks_location l = { .module = made_module(s, "/bin/a", "abcd"),
+				     .address = address,
+				     .n_lines = 1 };
+	uint32_t at = stacks_location(s, &l, &line);
+
+	made_add_at(s, &(struct made_sample){ .time_ns = START, .cpu_ns = 3 }, &at, 1);
+	return s;
+}
+
+static void add_profile(struct history *h, uint64_t address, const char *name, const char *file,
+			int64_t line)
+{
+	struct stacks *s = named_profile(address, name, file, line);
+
+	CHECK(add(h, s, START) == 0, "added");
+	stacks_free(s);
+}
+
+static void rename_one(struct history *h, uint64_t address, const char *name, const char *file,
+		       int64_t line, struct history_renamed *out)
+{
+	struct stacks *s = named_profile(address, name, file, line);
+
+	*out = (struct history_renamed){ .named = 0 };
+	CHECK(history_rename(h, s, out) == 0, "renamed");
+	stacks_free(s);
+}
+
+/* A recorder that read a file before its debug information came does not take names back. */
+static void test_names_that_say_less_do_not_replace_others(void)
+{
+	struct history *h = open_history(true), *reader = open_history(false);
+
+	add_profile(h, 0x1234, "a+0x1230", "", 0);
+	check_read(reader, &everything, "a+0x1230; 1 3\n", "a place");
+	add_profile(h, 0x1234, "work", "", 0);
+	check_read(reader, &everything, "work; 2 6\n", "a name");
+	add_profile(h, 0x1234, "a+0x1230", "", 0);
+	check_read(reader, &everything, "work; 3 9\n", "the name stays");
+	add_profile(h, 0x1234, "labour", "a.c", 7);
+	check_read(reader, &everything, "labour; 4 12\n", "with a line");
+	add_profile(h, 0x1234, "work", "", 0);
+	check_read(reader, &everything, "labour; 5 15\n", "the line stays");
+	add_profile(h, 0x1234, "toil", "a.c", 8);
+	check_read(reader, &everything, "toil; 6 18\n", "another line is as good");
+	history_close(reader);
+	history_close(h);
+	db_remove();
+}
+
+static void test_renaming_says_what_came_of_it(void)
+{
+	struct history *h = open_history(true), *reader = open_history(false);
+	struct history_renamed r;
+
+	add_profile(h, 0x1234, "a+0x1230", "", 0);
+	check_read(reader, &everything, "a+0x1230; 1 3\n", "a place");
+	rename_one(h, 0x1234, "a+0x1230", "", 0, &r);
+	CHECK(r.same == 1 && !r.named && !r.better && !r.not_replaced, "the same");
+	rename_one(h, 0x1234, "work", "", 0, &r);
+	CHECK(r.named == 1 && !r.same && !r.better && !r.not_replaced, "a name");
+	check_read(reader, &everything, "work; 1 3\n", "which others see at once");
+	rename_one(h, 0x1234, "work", "a.c", 7, &r);
+	CHECK(r.better == 1 && !r.named && !r.same && !r.not_replaced, "a line");
+	rename_one(h, 0x1234, "a+0x1230", "", 0, &r);
+	CHECK(r.not_replaced == 1 && !r.named && !r.same && !r.better, "what says less");
+	rename_one(h, 0x9999, "nobody", "a.c", 7, &r);
+	CHECK(!r.not_replaced && !r.named && !r.same && !r.better, "an address that did not run");
+	check_read(reader, &everything, "work; 1 3\n", "one window, and nothing new");
+	history_close(reader);
+	history_close(h);
+	db_remove();
+}
+
+struct listed {
+	char text[512];
+	size_t n;
+};
+
+static int list_address(void *ctx, const struct history_address *a)
+{
+	struct listed *l = ctx;
+
+	l->n += (size_t)snprintf(l->text + l->n, sizeof(l->text) - l->n, "%s %s %" PRIx64 "\n",
+				 a->path, a->build_id, a->address);
+	return 0;
+}
+
+/* Names of the kernel and of generated code do not follow from a file. */
+static void test_addresses_of_files_are_listed(void)
+{
+	struct history *h = open_history(true);
+	struct listed l = { .n = 0 }, none = { .n = 0 }, some = { .n = 0 };
+
+	add_named(h, "/bin/b", "0123", 0x2000, "of b");
+	add_named(h, "/bin/a", "abcd", 0x1234, "first");
+	add_named(h, "/bin/a", "abcd", 0x1000, "second");
+	add_named(h, "[kernel]", "abcd", 0x1234, "of the kernel");
+	add_named(h, "[generated]", "", 0x1234, "generated");
+	add_named(h, "/bin/c", "", 0x1234, "of an unknown file");
+	CHECK(history_addresses(h, 0, UINT64_MAX, list_address, &l) == 0, "listed");
+	CHECK(!strcmp(l.text, "/bin/b 0123 2000\n/bin/a abcd 1000\n/bin/a abcd 1234\n"), l.text);
+	CHECK(history_addresses(h, 1, START - SECOND, list_address, &none) == 0 && !none.n,
+	      "at a time when nothing ran");
+	CHECK(history_addresses(h, START - SECOND, START + 60 * SECOND, list_address, &some) == 0 &&
+		      !strcmp(some.text, l.text),
+	      "at a time when all ran");
+	history_close(h);
+	db_remove();
+}
+
 /* Without a build-id an address may have been anything at another time, as in generated code. */
 static void test_generated_code_has_variants(void)
 {
@@ -701,6 +821,9 @@ int main(void)
 	test_a_profile_has_so_many_samples();
 	test_any_range_can_be_asked_for();
 	test_better_names_replace_older_ones();
+	test_names_that_say_less_do_not_replace_others();
+	test_renaming_says_what_came_of_it();
+	test_addresses_of_files_are_listed();
 	test_generated_code_has_variants();
 	test_names_keep_all_they_have();
 	test_several_processes_write_while_one_reads();
