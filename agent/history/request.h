@@ -25,8 +25,14 @@ void history_ask(struct channels *channels);
 int history_put(const char *path, int fd, const struct history_window *window);
 
 /*
- * In that process: open the history, give up all other rights, and add windows until the other end is
- * closed.
+ * Give the addresses that the pprof profile in the file fd has as locations the names that they have there
+ * (history_rename). What came of it is added to *out.
+ */
+int history_put_names(const char *path, int fd, struct history_renamed *out);
+
+/*
+ * In that process: open the history, give up all other rights, and add windows and names until the
+ * other end is closed.
  */
 void history_serve(struct channels *channels, const char *path);
 
