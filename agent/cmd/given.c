@@ -97,8 +97,7 @@ int given_load(struct stacks *stacks, const char *path, bool base, struct pick *
 	return stacks_load(stacks, path, base);
 }
 
-/* Return the path of the daemon's history; NULL after reporting that there is none. */
-static char *default_history(void)
+char *given_history(void)
 {
 	char *db = NULL, *path = NULL;
 
@@ -130,6 +129,6 @@ char *given_last(const char *command, const struct pick *pick, char **owned)
 {
 	if (!pick->from_ns && !pick->to_ns)
 		return default_file(command);
-	*owned = default_history();
+	*owned = given_history();
 	return *owned;
 }

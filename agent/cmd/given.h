@@ -46,4 +46,7 @@ int given_begin(const struct supervision *supervision, struct store **store);
  */
 char *given_last(const char *command, const struct pick *pick, char **owned);
 
+/* Return the path of the daemon's history, which the caller frees; NULL after reporting that there is none. */
+char *given_history(void);
+
 #endif

@@ -27,6 +27,7 @@ static const struct {
 	{ "flamegraph", cmd_flamegraph,
 	  "make a flame graph page of profiles or of their difference" },
 	{ "query", cmd_query, "ask a running daemon what ran" },
+	{ "resymbolize", cmd_resymbolize, "look up the functions of a history again" },
 	{ "cache", cmd_cache, "inspect and maintain the store of unwind tables" },
 	{ "doctor", cmd_doctor, "check what works on this machine and how to repair the rest" },
 };
@@ -40,7 +41,7 @@ static void usage(FILE *out)
 		"usage: offwind COMMAND [OPTION]…\n"
 		"Profiles Linux programs by unwinding captured stacks outside the kernel.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
-		(void)fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].sentence);
+		(void)fprintf(out, "  %-11s %s\n", commands[i].name, commands[i].sentence);
 	(void)fprintf(
 		out,
 		"\noffwind COMMAND --help and offwind help COMMAND print a command's options,\n"
