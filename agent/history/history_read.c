@@ -672,7 +672,7 @@ static int add_sample(struct reading *r, size_t index)
 	to.n_labels = n - to.n_locations;
 	return err ? err
 		   : stacks_add(r->s, &to, r->ids, to.n_labels ? r->ids + to.n_locations : NULL,
-				r->values + index * r->s->n_types);
+				r->s->n_types ? r->values + index * r->s->n_types : NULL);
 }
 
 /* A sum and its node, to be sorted. */
