@@ -64,8 +64,8 @@
 /* A worker that does not go on for so many seconds is ended. */
 #define SILENT_S   30
 #define MEASURE_NS UINT64_C(1000000000)
-/* How soon the process that serves others may be begun again. */
-#define SERVER_AGAIN_NS UINT64_C(5000000000)
+/* How soon a process beside the worker may be begun again. */
+#define BESIDE_AGAIN_NS UINT64_C(5000000000)
 /* Workers that may die before the command fails; while recording, so many within an hour. */
 #define DEATHS_MAX 8
 #define DEATHS_NS  (UINT64_C(3600) * 1000000000)
@@ -85,12 +85,17 @@ struct keeper {
 
 enum { STORE, HISTORY, KEEPERS };
 
+struct beside {
+	pid_t pid; /* 0: there is none */
+	uint64_t began_ns;
+};
+
 struct supervisor {
 	const struct supervision *given;
-	struct reading_notes *reading;	       /* shared with the workers */
-	int socket;			       /* to the worker */
-	pid_t worker, opener, capture, server; /* 0: there is none */
-	uint64_t server_began_ns;
+	struct reading_notes *reading; /* shared with the workers */
+	int socket;		       /* to the worker */
+	pid_t worker, opener, capture; /* 0: there is none */
+	struct beside beside[SUPERVISOR_BESIDE];
 	struct cost_seen seen[COST_BPF]; /* what each role's process had used at measured_ns */
 	uint64_t measured_ns;
 	struct capture *live; /* to the capture process; NULL: there is none */
@@ -354,7 +359,7 @@ static int serve(struct supervisor *s, uint64_t what, const char *path, uint64_t
 }
 
 static void start_keeper(struct supervisor *s, size_t which);
-static void keep_serving(struct supervisor *s);
+static void keep_beside(struct supervisor *s);
 
 /* ---- what a recording costs -------------------------------------------------------------- */
 
@@ -395,14 +400,13 @@ static void follow_budget(uint32_t before)
 /* Measure all processes, about once a second, and keep to the budget. */
 static void look_at_cost(struct supervisor *s)
 {
-	const pid_t pids[COST_ROLES] = {
+	pid_t pids[COST_ROLES] = {
 		[COST_SUPERVISOR] = getpid(),
 		[COST_CAPTURE] = s->capture,
 		[COST_OPENER] = s->opener,
 		[COST_WORKER] = s->worker,
 		[COST_STORE] = s->keepers[STORE].pid,
 		[COST_HISTORY] = s->keepers[HISTORY].pid,
-		[COST_SERVER] = s->server,
 	};
 	struct cpu_budget *b = &recording.budget;
 	uint32_t before = b->hz;
@@ -412,6 +416,9 @@ static void look_at_cost(struct supervisor *s)
 	if (!s->given->cost || now < s->measured_ns + MEASURE_NS)
 		return;
 	s->measured_ns = now;
+	for (size_t i = 0; i < SUPERVISOR_BESIDE; i++)
+		if (s->given->beside[i].run)
+			pids[s->given->beside[i].cost] = s->beside[i].pid;
 	for (size_t i = 0; i < COST_BPF; i++)
 		cost_measure(s->given->cost, (enum cost_role)i, pids[i], &s->seen[i]);
 	/* Before it records, the rate cannot be changed. */
@@ -457,7 +464,7 @@ static void wait_for_request(struct supervisor *s)
 	uint64_t seen = 0;
 
 	for (int silent = 0;; silent++) {
-		keep_serving(s);
+		keep_beside(s);
 		look_after_service(s);
 		look_at_cost(s);
 		for (size_t i = 0; i < KEEPERS; i++) {
@@ -665,14 +672,16 @@ static void leave_stops(void)
 	(void)signal(SIGCONT, SIG_DFL);
 }
 
-/* In a process that does not serve others. */
-static void close_served(const struct supervisor *s)
+/* Close what processes beside the worker have, but for one of them; NULL: for none. */
+static void close_beside(const struct supervisor *s, const struct supervisor_beside *but)
 {
 	const struct supervisor_service *service = s->given->service;
 
-	for (size_t i = 0; i < s->given->n_serve_fds; i++)
-		(void)close(s->given->serve_fds[i]);
-	if (service && service->fork)
+	for (const struct supervisor_beside *b = s->given->beside;
+	     b < s->given->beside + SUPERVISOR_BESIDE; b++)
+		for (size_t i = 0; b != but && i < b->n_fds; i++)
+			(void)close(b->fds[i]);
+	if (service && service->fork && !(but && but->asks))
 		service->leave(service->asked);
 }
 
@@ -688,7 +697,7 @@ static void be_helper(const struct supervisor *s, const char *name)
 	if (s->standard >= 0)
 		(void)close(s->standard);
 	let_go_of_output();
-	close_served(s);
+	close_beside(s, NULL);
 }
 
 /* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
@@ -747,7 +756,7 @@ static _Noreturn void be_keeper(struct supervisor *s, size_t which)
 /* Become the worker: everything is read and opened through the other two from now on. */
 static void be_worker(struct supervisor *s, struct channels *channels, const int ends[2])
 {
-	close_served(s);
+	close_beside(s, NULL);
 	cost_free(s->given->cost);
 	(void)prctl(PR_SET_NAME, "offwind-worker");
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -819,10 +828,10 @@ static int fork_worker(struct supervisor *s)
 	return rc;
 }
 
-/* The process that serves others. It ends with the supervisor. */
-static _Noreturn void be_server(struct supervisor *s)
+/* A process beside the worker. It ends with the supervisor. */
+static _Noreturn void be_beside(struct supervisor *s, const struct supervisor_beside *b)
 {
-	(void)prctl(PR_SET_NAME, "offwind-server");
+	(void)prctl(PR_SET_NAME, b->title);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (size_t i = 0; i < N_PASSED; i++)
 		(void)signal(passed[i], SIG_IGN);
@@ -830,39 +839,54 @@ static _Noreturn void be_server(struct supervisor *s)
 	if (s->standard >= 0)
 		(void)close(s->standard);
 	let_go_of_output();
+	close_beside(s, b);
 	capture_free(s->live);
 	if (s->socket >= 0)
 		(void)close(s->socket);
 	for (size_t i = 0; i < KEEPERS; i++)
 		channels_free(s->keepers[i].channels);
-	_exit(s->given->serve(s->given->ctx) ? 1 : 0);
+	_exit(b->run(s->given->ctx) ? 1 : 0);
 }
 
-/* Start the process that serves others, and start it again, not too often, when it died. */
-static void keep_serving(struct supervisor *s)
+/* Start a process beside the worker, and start it again, not too often, when it died. */
+static void keep_one_beside(struct supervisor *s, const struct supervisor_beside *b,
+			    struct beside *now)
 {
-	const struct supervisor_service *service = s->given->service;
+	const struct supervisor_service *service = b->asks ? s->given->service : NULL;
 	int status;
 
-	if (!s->given->serve)
-		return;
-	if (s->server > 0) {
-		if (waitpid(s->server, &status, WNOHANG) != s->server)
+	if (now->pid > 0) {
+		if (waitpid(now->pid, &status, WNOHANG) != now->pid)
 			return;
-		s->server = 0;
-		log_warning("the process that serves HTTP ended%s%s, and is begun again",
+		now->pid = 0;
+		log_warning("the process that %s ended%s%s, and is begun again", b->what,
 			    WIFSIGNALED(status) ? " by SIG" : "",
 			    WIFSIGNALED(status) ? signal_name(WTERMSIG(status)) : "");
 	}
-	if (s->server_began_ns && now_ns() - s->server_began_ns < SERVER_AGAIN_NS)
+	if (now->began_ns && now_ns() - now->began_ns < BESIDE_AGAIN_NS)
 		return;
-	s->server_began_ns = now_ns();
+	now->began_ns = now_ns();
 	if (service && service->fork)
 		service->fork(service->asked, false);
-	if (fork_role(&s->server) == 1)
-		be_server(s);
+	if (fork_role(&now->pid) == 1)
+		be_beside(s, b);
 	if (service && service->fork)
 		service->fork(service->asked, true);
+}
+
+static void keep_beside(struct supervisor *s)
+{
+	for (size_t i = 0; i < SUPERVISOR_BESIDE; i++)
+		if (s->given->beside[i].run)
+			keep_one_beside(s, &s->given->beside[i], &s->beside[i]);
+}
+
+/* End the processes beside the worker. They may still hold what they read. */
+static void end_beside(struct supervisor *s)
+{
+	for (size_t i = 0; i < SUPERVISOR_BESIDE; i++)
+		if (s->beside[i].pid > 0 && !kill(s->beside[i].pid, SIGKILL))
+			(void)waitpid(s->beside[i].pid, NULL, 0);
 }
 
 /* End what was begun for requests. */
@@ -999,8 +1023,7 @@ static _Noreturn void end_like(struct supervisor *s, int status)
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
 	end_asked_for(s);
-	if (s->server > 0)
-		(void)kill(s->server, SIGKILL);
+	end_beside(s);
 	end_capture(s);
 	if (s->given->ended)
 		s->given->ended(s->given->ctx);
@@ -1029,8 +1052,7 @@ static _Noreturn void begin_again(struct supervisor *s)
 	const struct supervisor_service *service = s->given->service;
 
 	end_asked_for(s);
-	if (s->server > 0 && !kill(s->server, SIGKILL))
-		(void)waitpid(s->server, NULL, 0);
+	end_beside(s);
 	end_capture(s);
 	while (waitpid(-1, NULL, WNOHANG) > 0)
 		;

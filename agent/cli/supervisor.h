@@ -10,12 +10,30 @@
 #ifndef AGENT_CLI_SUPERVISOR_H
 #define AGENT_CLI_SUPERVISOR_H
 
+#include "agent/role/cost.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct cost;
 struct source_live_options;
+
+/*
+ * A process beside the worker that reads the results, and serves or sends them. It is begun again if it
+ * dies, and ends with the supervisor.
+ */
+struct supervisor_beside {
+	const char *title;   /* of the process */
+	const char *what;    /* what it does, for messages: "serves HTTP" */
+	enum cost_role cost; /* COST_SERVER or COST_SENDER */
+	/* Gives up the process's rights, and does not return unless it fails. */
+	int (*run)(void *ctx);
+	const int *fds; /* which the other processes close */
+	size_t n_fds;
+	bool asks; /* it may ask the supervisor: see fork of supervisor_service */
+};
+
+enum { SUPERVISOR_BESIDE = 2 };
 
 enum supervisor_state { SUPERVISOR_RECORDS, SUPERVISOR_RELOADS, SUPERVISOR_ENDS };
 
@@ -35,8 +53,8 @@ struct supervisor_service {
 	void (*again)(void *ctx);
 	void *ctx;
 	/*
-	 * What the process that serves others may ask the supervisor for (agent/cmd/on_demand.h); fork NULL:
-	 * nothing. fork is called before that process is forked and, with forked set, after that; leave in
+	 * What a process beside the worker may ask the supervisor for, if its asks is set
+	 * (agent/cmd/on_demand.h); fork NULL: nothing. fork is called before that process is forked and, with forked set, after that; leave in
 	 * each other process that is forked; act when *poll is readable, and about once a second; end
 	 * when everything ends. asked is their argument.
 	 */
@@ -72,14 +90,7 @@ struct supervision {
 	const struct source_live_options *live;
 	bool streams; /* a recording's result goes to standard output: it cannot be begun again */
 	int realtime; /* the priority of that process (sched(7)); 0: as this one */
-	/*
-	 * Serve others in a process of its own, which is begun again if it dies; NULL: no. The other
-	 * processes close these descriptors. serve gives up the process's rights, and does not return
-	 * unless it fails.
-	 */
-	int (*serve)(void *ctx);
-	const int *serve_fds;
-	size_t n_serve_fds;
+	struct supervisor_beside beside[SUPERVISOR_BESIDE]; /* run NULL: there is no such process */
 	const struct supervisor_service *service; /* NULL: this is no service, and SIGHUP ends it */
 	struct cost *cost;   /* what a recording's processes use; NULL: it is not measured */
 	uint32_t cpu_budget; /* with cost: of all these, in millionths of a CPU; 0: none */

@@ -28,13 +28,16 @@ void cost_free(struct cost *cost)
 
 const char *cost_name(enum cost_role role)
 {
-	static const char *const names[COST_ROLES] = {
-		[COST_SUPERVISOR] = "supervisor", [COST_CAPTURE] = "capture",
-		[COST_OPENER] = "opener",	  [COST_WORKER] = "worker",
-		[COST_STORE] = "store",		  [COST_HISTORY] = "history",
-		[COST_SERVER] = "server",	  [COST_BPF] = "bpf",
-		[COST_RECORDINGS] = "recordings"
-	};
+	static const char *const names[COST_ROLES] = { [COST_SUPERVISOR] = "supervisor",
+						       [COST_CAPTURE] = "capture",
+						       [COST_OPENER] = "opener",
+						       [COST_WORKER] = "worker",
+						       [COST_STORE] = "store",
+						       [COST_HISTORY] = "history",
+						       [COST_SERVER] = "server",
+						       [COST_SENDER] = "sender",
+						       [COST_BPF] = "bpf",
+						       [COST_RECORDINGS] = "recordings" };
 
 	return names[role];
 }

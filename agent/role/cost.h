@@ -16,6 +16,7 @@ enum cost_role {
 	COST_STORE,
 	COST_HISTORY,
 	COST_SERVER,
+	COST_SENDER,
 	COST_BPF,	 /* CPU time in which stacks are copied, in the programs that are sampled */
 	COST_RECORDINGS, /* all processes of recordings that requests asked for, when these ended */
 	COST_ROLES
