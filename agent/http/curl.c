@@ -1,0 +1,56 @@
+/* agent/http/curl.c: loads libcurl. */
+#include "agent/http/curl.h"
+
+#include "agent/log.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+int curl_load(struct curl *out)
+{
+	static const char *const names[] = { "libcurl-gnutls.so.4", "libcurl.so.4" };
+	static const struct {
+		const char *name;
+		size_t at;
+	} functions[] = {
+#define FUNCTION(symbol, field) { symbol, offsetof(struct curl, field) }
+		FUNCTION("curl_global_init", global_init),
+		FUNCTION("curl_easy_init", init),
+		FUNCTION("curl_easy_setopt", setopt),
+		FUNCTION("curl_easy_perform", perform),
+		FUNCTION("curl_easy_getinfo", getinfo),
+		FUNCTION("curl_easy_reset", reset),
+		FUNCTION("curl_easy_cleanup", cleanup),
+		FUNCTION("curl_easy_strerror", error),
+		FUNCTION("curl_slist_append", append),
+		FUNCTION("curl_slist_free_all", free_list),
+#undef FUNCTION
+	};
+
+	*out = (struct curl){ .handle = NULL };
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !out->handle; i++)
+		out->handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		void *function = out->handle ? dlsym(out->handle, functions[i].name) : NULL;
+
+		if (!function) {
+			log_error(
+				"libcurl, which asks daemons and sends profiles, is not installed");
+			return -ENOENT;
+		}
+		memcpy((char *)out + functions[i].at, &function, sizeof(function));
+	}
+	return 0;
+}
+
+bool curl_is_here(const char *url)
+{
+	const char *host = strstr(url, "://");
+
+	host = host ? host + 3 : url;
+	return !strncmp(host, "127.", 4) || !strncasecmp(host, "localhost", 9) ||
+	       !strncmp(host, "[::1]", 5);
+}
