@@ -1,11 +1,11 @@
 /* proto/pprof_write.c: joins the encoded parts of a profile, compresses and writes them. */
 #include "proto/pprof.h"
 
+#include "proto/gzip.h"
 #include "proto/pprof_builder.h"
 #include "proto/wire.h"
 
 #include <errno.h>
-#include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,29 +53,6 @@ static uint8_t *join(const struct pprof *p, size_t *size)
 	return all;
 }
 
-/*
- * Replace *bytes by its gzip form. The gzip header has no name and the time 0, so that the same
- * profile gives the same bytes.
- */
-static int compress_all(uint8_t **bytes, size_t *size, int level)
-{
-	struct libdeflate_compressor *compressor = libdeflate_alloc_compressor(level);
-	size_t room;
-	uint8_t *out;
-
-	if (!compressor)
-		return -ENOMEM;
-	room = libdeflate_gzip_compress_bound(compressor, *size);
-	out = malloc(room);
-	if (out) {
-		*size = libdeflate_gzip_compress(compressor, *bytes, *size, out, room);
-		free(*bytes);
-		*bytes = out;
-	}
-	libdeflate_free_compressor(compressor);
-	return out ? 0 : -ENOMEM;
-}
-
 /* Write all bytes. Return 0 or a system error. */
 static int write_all(int fd, const uint8_t *bytes, size_t size)
 {
@@ -108,7 +85,7 @@ int pprof_write(struct pprof *p, int gzip_level, int fd)
 	if (!bytes)
 		return -ENOMEM;
 	if (gzip_level)
-		err = compress_all(&bytes, &size, gzip_level);
+		err = gzip_replace(&bytes, &size, gzip_level);
 	if (!err)
 		err = write_all(fd, bytes, size);
 	free(bytes);
