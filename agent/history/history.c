@@ -55,7 +55,7 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[ADD_TOTAL] = "INSERT INTO totals (what, reason, n) VALUES (?1, ?2, ?3)"
 		      " ON CONFLICT DO UPDATE SET n = n + excluded.n",
 	[READ_TOTALS] = "SELECT what, reason, n FROM totals ORDER BY what, reason",
-	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples FROM windows"
+	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples, id FROM windows"
 			 " WHERE end_ns > ?1 AND start_ns < ?2 ORDER BY end_ns",
 	[READ_NODES] = "SELECT nodes FROM node_pages WHERE id = ?1",
 	[READ_FRAMES] = "SELECT id, module, address, lines FROM frames WHERE id BETWEEN ?1"
@@ -82,6 +82,11 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 			  " (SELECT id FROM windows WHERE end_ns > ?1 AND start_ns < ?2)"
 			  " GROUP BY what, reason",
 	[READ_NEWEST] = "SELECT max(end_ns) FROM windows",
+	[NEXT_WINDOW] = "SELECT id, start_ns, end_ns, n_samples, level FROM windows"
+			" WHERE id > ?1 AND level = 0 ORDER BY id LIMIT 1",
+	[NEXT_MERGED] = "SELECT id, start_ns, end_ns, n_samples, level FROM windows"
+			" WHERE end_ns > ?2 ORDER BY end_ns LIMIT 1",
+	[LAST_WINDOW] = "SELECT coalesce(max(id), 0), coalesce(max(end_ns), 0) FROM windows",
 	[READ_TYPES] = "SELECT id, type, unit FROM types ORDER BY id",
 	[READ_SETTING] = "SELECT CAST(value AS INTEGER) FROM settings WHERE name = ?1",
 	[SET_SETTING] = "INSERT OR REPLACE INTO settings (name, value) VALUES (?1, ?2)",

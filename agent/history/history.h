@@ -69,6 +69,7 @@ struct history_query {
 	bool labels;		 /* keep labels, threads and processes; else only stacks differ */
 	bool times;		 /* keep the time of each sample, as a label */
 	bool base;		 /* as samples of the base to compare with */
+	int64_t window;		 /* only of the window with this id; 0: of all */
 };
 
 struct history_found {
@@ -158,6 +159,31 @@ int history_counters(struct history *history, uint64_t from_ns, uint64_t to_ns,
 
 /* The same for all windows that there ever were; "windows" is their number. */
 int history_totals(struct history *history, history_counter_fn fn, void *ctx);
+
+/* How far somebody got who takes all windows one after the other. */
+struct history_place {
+	int64_t id;	 /* of the window that was taken last, of those that are not merged */
+	uint64_t end_ns; /* the latest end of those that were taken, since 1970 */
+};
+
+struct history_entry {
+	int64_t id;
+	uint64_t start_ns, end_ns, n_samples;
+	bool merged; /* of several windows */
+};
+
+/*
+ * Find the window to take after those until a place: in the order in which they were added, whatever the
+ * clock was; those that were merged meanwhile, which are new rows, before what came after them. A merged
+ * window may begin before the place's end; then some of it was taken. -ENOENT: there is none. Errors of
+ * the database are reported.
+ */
+int history_next(struct history *history, const struct history_place *after,
+		 struct history_entry *out);
+/* Let a place be behind a window that was taken. */
+void history_take(struct history_place *place, const struct history_entry *entry);
+/* Give the place behind all windows that there are. Errors of the database are reported. */
+int history_end_place(struct history *history, struct history_place *out);
 
 /* When the newest window ended, in ns since 1970; 0: there is none. */
 uint64_t history_newest(struct history *history);

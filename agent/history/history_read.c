@@ -505,6 +505,8 @@ static int read_windows(struct reading *r)
 		return err;
 	db_bind_numbers(stmt, range, 2);
 	while ((err = db_step(stmt)) == 1) {
+		if (r->q->window && r->q->window != sqlite3_column_int64(stmt, 4))
+			continue;
 		err = add_window(r, stmt);
 		if (err)
 			break;

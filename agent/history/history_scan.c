@@ -246,6 +246,74 @@ uint64_t history_newest(struct history *h)
 	return newest;
 }
 
+/* Give the window that a statement finds. Return 1, 0 if there is none, or a negative code. */
+static int find_window(struct history *h, enum history_statement which,
+		       const struct history_place *after, struct history_entry *out)
+{
+	const int64_t place[] = { after->id,
+				  after->end_ns > INT64_MAX ? INT64_MAX : (int64_t)after->end_ns };
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, which, &err);
+
+	if (!stmt)
+		return err;
+	db_bind_numbers(stmt, place, 2);
+	err = db_step(stmt);
+	if (err == 1)
+		*out = (struct history_entry){
+			.id = sqlite3_column_int64(stmt, 0),
+			.start_ns = (uint64_t)sqlite3_column_int64(stmt, 1),
+			.end_ns = (uint64_t)sqlite3_column_int64(stmt, 2),
+			.n_samples = (uint64_t)sqlite3_column_int64(stmt, 3),
+			.merged = sqlite3_column_int64(stmt, 4) > 0,
+		};
+	db_release(stmt);
+	return err;
+}
+
+int history_next(struct history *h, const struct history_place *after, struct history_entry *out)
+{
+	struct history_entry next = { .id = 0 }, merged = { .id = 0 };
+	int err = find_window(h, NEXT_WINDOW, after, &next);
+
+	if (err >= 0)
+		err = find_window(h, NEXT_MERGED, after, &merged);
+	if (err < 0)
+		return history_failed(h, "be read", err);
+	if (merged.merged && (!next.id || merged.end_ns <= next.start_ns))
+		*out = merged;
+	else if (next.id)
+		*out = next;
+	else
+		return -ENOENT;
+	return 0;
+}
+
+void history_take(struct history_place *place, const struct history_entry *entry)
+{
+	if (!entry->merged)
+		place->id = entry->id;
+	if (entry->end_ns > place->end_ns)
+		place->end_ns = entry->end_ns;
+}
+
+int history_end_place(struct history *h, struct history_place *out)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, LAST_WINDOW, &err);
+
+	if (stmt) {
+		err = db_step(stmt);
+		if (err == 1)
+			*out = (struct history_place){
+				.id = sqlite3_column_int64(stmt, 0),
+				.end_ns = (uint64_t)sqlite3_column_int64(stmt, 1),
+			};
+		db_release(stmt);
+	}
+	return err == 1 ? 0 : history_failed(h, "be read", err ? err : -EBADMSG);
+}
+
 uint64_t history_size(struct history *h)
 {
 	return (uint64_t)db_number(h->db, "SELECT page_count * page_size FROM pragma_page_count,"
