@@ -62,6 +62,7 @@ done <<-ROOMS
 	export pipeline process role source
 	history export role store
 	http cli export history role store
+	send export history http role
 	cli export history live opener owc pipeline role source store
 ROOMS
 

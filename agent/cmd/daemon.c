@@ -5,6 +5,7 @@
 #include "agent/cli/supervisor.h"
 #include "agent/clock.h"
 #include "agent/cmd/cmd.h"
+#include "agent/cmd/exports.h"
 #include "agent/cmd/notify.h"
 #include "agent/cmd/on_demand.h"
 #include "agent/cmd/record/record_options.h"
@@ -12,6 +13,7 @@
 #include "agent/http/server.h"
 #include "agent/io.h"
 #include "agent/log.h"
+#include "agent/send/sender.h"
 #include "agent/store/db.h"
 #include "agent/textbuf.h"
 
@@ -49,6 +51,7 @@ struct daemon_options {
 	size_t n_listen;
 	struct setting db, token_file, certificate, key;
 	enum on_demand_mode on_demand;
+	struct exports exports;
 	/* Words for offwind record: what is recorded, and how. Owned. */
 	char *words[WORDS_MAX];
 	size_t n_words;
@@ -215,6 +218,8 @@ static int take_setting(void *ctx, const char *section, const char *name, const 
 		err = keep(&o->db, value, f->line);
 	else if (!strcmp(section, "history"))
 		err = take_limit(o, name, value);
+	else if (exports_is_section(section))
+		err = exports_take(&o->exports, section, name, value, f->line);
 	else if (!strcmp(section, "record") && is_record_option(name))
 		err = add_word(o, name, value);
 	else if (!strcmp(section, "labels") && !strcmp(name, "keep"))
@@ -321,6 +326,7 @@ static void fini(struct daemon_options *o)
 	free(o->token_file.text);
 	free(o->certificate.text);
 	free(o->key.text);
+	exports_fini(&o->exports);
 }
 
 /* Read the file for what the command line does not say. */
@@ -344,6 +350,7 @@ static int read_config(struct daemon_options *o)
 		o->n_listen = i + 1;
 	o->limits = file.limits;
 	o->on_demand = file.on_demand;
+	exports_move(&o->exports, &file.exports);
 	move(&o->db, &file.db);
 	move(&o->token_file, &file.token_file);
 	move(&o->certificate, &file.certificate);
@@ -380,6 +387,14 @@ static int take_cpu_budget(void *to, const char *option, char *text)
 	return err;
 }
 
+static int take_export(void *to, const char *option, char *text)
+{
+	struct daemon_options *o = to;
+
+	(void)option;
+	return exports_add(&o->exports, text);
+}
+
 static const char help_before[] =
 	"usage: offwind daemon [OPTION]…\n"
 	"Records the whole machine all the time into a history, and serves it by HTTP: a page\n"
@@ -405,6 +420,10 @@ static const struct option_row option_rows[] = {
 	  "serve at ADDRESS: 127.0.0.1:7227 (default), [::1]:7227 or\n"
 	  "unix:PATH; may be given several times",
 	  .set = take_listen },
+	{ "--export", 0, "KIND=URL",
+	  "send windows to another system, too: otlp=http://collector:4318; may be\n"
+	  "given several times (more settings: offwind.conf(5))",
+	  .set = take_export },
 	{ "--freq", 'F', "HZ", "take HZ samples a second on each CPU (default 19)",
 	  .set = take_frequency },
 	{ "--cpu-budget", 0, "PERCENT",
@@ -501,6 +520,31 @@ static int set_up_server(const struct daemon_options *o, struct server *s)
 		err = -EINVAL;
 	}
 	return err && !s->check ? err : err | listen_all(o, s);
+}
+
+/*
+ * Let the sender have the targets, with their secrets, or only check the settings. Return 0 or a negative
+ * code after reporting each setting that is wrong.
+ */
+static int set_up_sender(const struct daemon_options *o, bool check, struct sender *s)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < o->exports.n; i++) {
+		const struct export *e = &o->exports.all[i];
+		const struct setting token = { e->token_file, e->token_line };
+		struct target *to = &s->targets[s->n_targets];
+
+		at_line(o, e->line);
+		err |= exports_check(e);
+		at_line(o, 0);
+		err |= target_copy(&e->target, to);
+		s->n_targets++;
+		err |= read_setting(o, &token, true, (const char **)&to->token);
+		if (to->token)
+			to->token[strcspn(to->token, "\r\n")] = '\0';
+	}
+	return err || check || !s->n_targets ? err : sender_prepare(s);
 }
 
 /* Create the store, so that the process that serves can read it. */
@@ -703,6 +747,7 @@ static bool is_change(const struct daemon_options *now, const struct daemon_opti
 		    is_same(&now->token_file, &next->token_file) &&
 		    is_same(&now->certificate, &next->certificate) &&
 		    is_same(&now->key, &next->key) && now->on_demand == next->on_demand &&
+		    exports_are_same(&now->exports, &next->exports) &&
 		    !memcmp(&now->limits, &next->limits, sizeof(now->limits));
 
 	for (size_t i = 0; same && i < now->n_listen; i++)
@@ -872,6 +917,7 @@ static int run(struct daemon_options *o, int argc, char **argv)
 {
 	struct record_options record = RECORD_OPTIONS_DEFAULT;
 	struct server server = { .check = o->check };
+	struct sender sender = { .n_targets = 0 };
 	char *db = NULL, *history = NULL;
 	int rc = CMD_FAILED, err = db_path(o->db.text, &db), lock = -1;
 
@@ -884,6 +930,7 @@ static int run(struct daemon_options *o, int argc, char **argv)
 	if (!err && o->check) {
 		err = set_limits(o, history, true);
 		err |= set_up_server(o, &server) ? -EINVAL : 0;
+		err |= set_up_sender(o, true, &sender) ? -EINVAL : 0;
 	}
 	if (err) {
 		rc = CMD_USAGE;
@@ -904,6 +951,13 @@ static int run(struct daemon_options *o, int argc, char **argv)
 		err = server.shared == MAP_FAILED ? -errno : 0;
 		if (err)
 			log_error("%s", strerror(-err));
+		sender.history = history;
+		if (!err)
+			err = set_up_sender(o, false, &sender);
+		if (sender.n_targets) {
+			server.sending = sender.sending;
+			record.sender = &sender;
+		}
 		if (!err)
 			err = make_store(db);
 		if (!err)
@@ -921,6 +975,7 @@ static int run(struct daemon_options *o, int argc, char **argv)
 			(void)close(lock);
 	}
 	record_options_fini(&record);
+	sender_fini(&sender);
 	free(history);
 	free(db);
 	return rc;

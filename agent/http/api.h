@@ -11,6 +11,7 @@
 struct channels;
 struct cost;
 struct recordings;
+struct sending;
 
 struct api { /* what one thread answers from; borrowed */
 	struct history *history;
@@ -18,6 +19,7 @@ struct api { /* what one thread answers from; borrowed */
 	struct cost *cost;	       /* what the daemon's processes use; NULL: it is not known */
 	struct channels *supervisor;   /* which records for requests; NULL: nobody does */
 	struct recordings *recordings; /* what became of these; NULL: it is not known */
+	struct sending *sending;       /* what is sent to other systems; NULL: nothing */
 };
 
 /*

@@ -2,9 +2,11 @@
 #include "agent/http/api_internal.h"
 #include "agent/http/recording.h"
 #include "agent/role/cost.h"
+#include "agent/role/sending.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 
 static const struct {
@@ -88,6 +90,69 @@ static void put_recordings(const struct recordings *r, FILE *out)
 	(void)fprintf(out, "offwind_recordings_running %" PRIu64 "\n", atomic_load(&r->running));
 }
 
+/* Write one family with a value of each target. at: in struct sending_target. */
+static void put_targets(struct sending *sending, const char *name, const char *type,
+			const char *help, size_t at, double unit, FILE *out)
+{
+	begin(out, name, type, help);
+	for (size_t i = 0; i < SENDING_TARGETS; i++) {
+		struct sending_target *t = &sending->targets[i];
+
+		/* Names have no characters that must be escaped. */
+		if (t->name[0])
+			(void)fprintf(out, "%s{target=\"%.*s\"} %.*f\n", name, SENDING_NAME,
+				      t->name, unit == 1 ? 0 : 3,
+				      (double)atomic_load((_Atomic uint64_t *)((char *)t + at)) /
+					      unit);
+	}
+}
+
+/* Do the same for n values of each target, by reason. */
+static void put_reasons(struct sending *sending, const char *name, const char *help, size_t at,
+			size_t n, const char *(*reason)(size_t i), FILE *out)
+{
+	begin(out, name, "counter", help);
+	for (size_t i = 0; i < SENDING_TARGETS; i++) {
+		struct sending_target *t = &sending->targets[i];
+		_Atomic uint64_t *values = (_Atomic uint64_t *)((char *)t + at);
+
+		for (size_t j = 0; t->name[0] && j < n; j++)
+			(void)fprintf(out, "%s{target=\"%.*s\",reason=\"%s\"} %" PRIu64 "\n", name,
+				      SENDING_NAME, t->name, reason(j), atomic_load(&values[j]));
+	}
+}
+
+static const char *fault_name(size_t i)
+{
+	return sending_fault_name((enum sending_fault)i);
+}
+
+static const char *drop_name(size_t i)
+{
+	return sending_drop_name((enum sending_drop)i);
+}
+
+/* What is sent to other systems. */
+static void put_sending(struct sending *s, FILE *out)
+{
+#define AT(field) offsetof(struct sending_target, field)
+	put_targets(s, "offwind_export_windows_total", "counter", "Windows that were sent.",
+		    AT(windows), 1, out);
+	put_targets(s, "offwind_export_samples_total", "counter", "Samples that were sent.",
+		    AT(samples), 1, out);
+	put_targets(s, "offwind_export_bytes_total", "counter", "Bytes of requests that were sent.",
+		    AT(bytes), 1, out);
+	put_targets(s, "offwind_export_settled_timestamp_seconds", "gauge",
+		    "When the newest window ended that was sent or dropped.", AT(until_ns), 1e9,
+		    out);
+	put_reasons(s, "offwind_export_failures_total", "Attempts to send that failed, by reason.",
+		    AT(failed), SENDING_FAULT_N, fault_name, out);
+	put_reasons(s, "offwind_export_samples_dropped_total",
+		    "Samples that were not sent, by reason; they are in the history.", AT(dropped),
+		    SENDING_DROP_N, drop_name, out);
+#undef AT
+}
+
 void api_metrics(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	FILE *out = reply->out;
@@ -112,6 +177,8 @@ void api_metrics(struct api *api, const struct http_request *r, struct http_repl
 		put_cost(api->cost, out);
 	if (api->recordings)
 		put_recordings(api->recordings, out);
+	if (api->sending)
+		put_sending(api->sending, out);
 	if (err)
 		(void)api_failed(reply, err);
 }

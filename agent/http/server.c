@@ -465,6 +465,7 @@ static int open_histories(struct serving *s)
 		api->cost = s->server->cost;
 		api->supervisor = supervisor;
 		api->recordings = &s->server->shared->recordings;
+		api->sending = s->server->sending;
 		err = history_open(s->server->history, false, &api->history);
 		if (!err) /* without unwind tables the rest is served */
 			(void)api_sql_open(s->server->store, s->server->history, &api->sql);

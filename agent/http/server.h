@@ -12,6 +12,7 @@
 
 struct channels;
 struct cost;
+struct sending;
 
 enum { SERVER_SOCKETS = 8, SERVER_HOST = 256 };
 
@@ -48,7 +49,8 @@ struct server {
 	 */
 	struct channels *(*supervisor)(void *ctx);
 	void *ctx;
-	bool check; /* server_listen only checks addresses, and opens nothing */
+	struct sending *sending; /* what is sent to other systems; NULL: nothing */
+	bool check;		 /* server_listen only checks addresses, and opens nothing */
 	/* Sockets that a program before this one listened on, which server_listen uses again. */
 	int inherited[SERVER_SOCKETS];
 	int n_inherited;

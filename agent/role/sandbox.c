@@ -20,6 +20,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -139,11 +141,47 @@ void sandbox_limit_memory(uint64_t bytes)
 	(void)setrlimit(RLIMIT_DATA, &limit);
 }
 
+/* Who is confined. */
+enum role { WORKER, SERVER, SENDER };
+
+struct confinement {
+	enum role role;
+	const char *const *readable;
+	size_t n_readable;
+};
+
+/* What a connection needs: names of hosts, certificates, and what links in /etc lead to. */
+static const char *const connection_files[] = {
+	"/etc",
+	"/run/systemd/resolve",
+	"/run/resolvconf",
+	"/run/NetworkManager",
+	"/usr/share/ca-certificates",
+	"/usr/local/share/ca-certificates",
+};
+
+/* Let a ruleset allow to read a file, or what is below a directory, if it exists. */
+static void allow_below(int ruleset, const char *path)
+{
+	struct landlock_path_beneath_attr below = {
+		.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE,
+		.parent_fd = open(path, O_PATH | O_CLOEXEC),
+	};
+	struct stat st;
+
+	if (below.parent_fd < 0)
+		return;
+	if (!fstat(below.parent_fd, &st) && S_ISDIR(st.st_mode))
+		below.allowed_access |= LANDLOCK_ACCESS_FS_READ_DIR;
+	(void)syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &below, 0);
+	(void)close(below.parent_fd);
+}
+
 /*
- * Forbid everything that Landlock knows, with a ruleset that allows nothing. A kernel that does not
- * know a right refuses the whole ruleset, so ask only for those of its version.
+ * Forbid everything that Landlock knows, with a ruleset that allows nothing but what a sender reads. A
+ * kernel that does not know a right refuses the whole ruleset, so ask only for those of its version.
  */
-static void enter_landlock(void)
+static void enter_landlock(const struct confinement *c)
 {
 	struct landlock_ruleset_attr all = { .handled_access_fs =
 						     (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 };
@@ -158,6 +196,11 @@ static void enter_landlock(void)
 	fd = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
 	if (fd < 0)
 		return;
+	for (size_t i = 0;
+	     c->role == SENDER && i < sizeof(connection_files) / sizeof(connection_files[0]); i++)
+		allow_below(fd, connection_files[i]);
+	for (size_t i = 0; i < c->n_readable; i++)
+		allow_below(fd, c->readable[i]);
 	(void)syscall(SYS_landlock_restrict_self, fd, 0);
 	(void)close(fd);
 }
@@ -253,6 +296,13 @@ static const int allowed_server[] = {
 	SCMP_SYS(sendfile),
 };
 
+/* What a sender needs beside both: names of hosts, and connections of its own (allow_sender). */
+static const int allowed_sender[] = {
+	SCMP_SYS(connect),    SCMP_SYS(bind),	SCMP_SYS(sendmmsg), SCMP_SYS(recvmmsg),
+	SCMP_SYS(socketpair), SCMP_SYS(access), SCMP_SYS(stat),	    SCMP_SYS(newfstatat),
+	SCMP_SYS(readlink),   SCMP_SYS(statx),
+};
+
 /* Allow a call if the masked argument has this value. */
 static int allow_if(scmp_filter_ctx filter, int call, unsigned int argument, uint64_t mask,
 		    uint64_t value)
@@ -315,17 +365,34 @@ static int allow_files(scmp_filter_ctx filter)
 	return err;
 }
 
+/* Files are opened to be read only, and sockets are for the internet, and to ask for this machine's addresses. */
+static int allow_sender(scmp_filter_ctx filter)
+{
+	static const uint64_t families[] = { AF_INET, AF_INET6, AF_NETLINK };
+	int err = allow_if(filter, SCMP_SYS(openat), 2,
+			   O_ACCMODE | O_CREAT | O_TRUNC | O_PATH | (O_TMPFILE & ~O_DIRECTORY),
+			   O_RDONLY);
+
+	for (size_t i = 0; !err && i < sizeof(allowed_sender) / sizeof(allowed_sender[0]); i++)
+		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_sender[i], 0);
+	for (size_t i = 0; !err && i < sizeof(families) / sizeof(families[0]); i++)
+		err = allow_if(filter, SCMP_SYS(socket), 0, UINT32_MAX, families[i]);
+	return err ? err : allow_if(filter, SCMP_SYS(ioctl), 1, UINT32_MAX, FIONBIO);
+}
+
 /* Install the filter. It needs no_new_privs, which seccomp_load sets. */
-static int filter_calls(bool server)
+static int filter_calls(enum role role)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int err = filter ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < sizeof(allowed) / sizeof(allowed[0]); i++)
 		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
-	for (size_t i = 0; !err && server && i < sizeof(allowed_server) / sizeof(allowed_server[0]);
-	     i++)
+	for (size_t i = 0;
+	     !err && role != WORKER && i < sizeof(allowed_server) / sizeof(allowed_server[0]); i++)
 		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_server[i], 0);
+	if (!err && role == SENDER)
+		err = allow_sender(filter);
 	if (!err)
 		err = allow_memory(filter);
 	if (!err)
@@ -339,14 +406,15 @@ static int filter_calls(bool server)
 	return err;
 }
 
-static int enter(bool server)
+static int enter(const struct confinement *c)
 {
 	const struct rlimit none = { 0, 0 };
 	int err;
 
 	/* libc reads the time zone's file at the first use. */
 	tzset();
-	leave_file_system();
+	if (c->role != SENDER)
+		leave_file_system();
 	empty_bounding_set();
 	leave_user();
 	err = drop_capabilities();
@@ -357,16 +425,21 @@ static int enter(bool server)
 	/* A change of the user clears this: end together with the supervisor. */
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	(void)setrlimit(RLIMIT_CORE, &none);
-	enter_landlock();
-	return filter_calls(server);
+	enter_landlock(c);
+	return filter_calls(c->role);
 }
 
 int sandbox_enter(void)
 {
-	return enter(false);
+	return enter(&(struct confinement){ .role = WORKER });
 }
 
 int sandbox_enter_server(void)
 {
-	return enter(true);
+	return enter(&(struct confinement){ .role = SERVER });
+}
+
+int sandbox_enter_sender(const char *const *readable, size_t n)
+{
+	return enter(&(struct confinement){ SENDER, readable, n });
 }

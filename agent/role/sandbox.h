@@ -34,5 +34,11 @@ void sandbox_limit_memory(uint64_t bytes);
 int sandbox_enter(void);
 /* The same for a server: it may also accept connections on the sockets that it has, and use them. */
 int sandbox_enter_server(void);
+/*
+ * The same for a process that sends: it may also connect to other machines, and read what a connection needs
+ * of /etc (names, certificates), and what is at or below n other paths, with the rights of a user that nobody
+ * is.
+ */
+int sandbox_enter_sender(const char *const *readable, size_t n);
 
 #endif

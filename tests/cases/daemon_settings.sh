@@ -63,6 +63,23 @@ check "$dir/wrong" && fail "wrong values are accepted"
 printf '[history]\ntimes = 1d\nthreads = 12h\n' >"$dir/wrong"
 check "$dir/wrong" && fail "threads that are forgotten before times"
 grep -q 'times must not be longer than threads' "$dir/log" || fail "why not: $(cat "$dir/log")"
+cat >"$dir/wrong" <<CONF
+[export otlp]
+header = no header
+url = collector:4318
+timeout = 1h
+development-version = one
+nosuch = 1
+[export nosuch]
+url = http://collector
+[export otlp "b"]
+url = http://collector
+CONF
+check "$dir/wrong" && fail "wrong exports are accepted"
+[ "$(sed -n "s,^offwind: $dir/wrong:\([0-9]*\): .*,\1,p" "$dir/log" | sort -n | paste -sd' ')" = "2 3 4 5 6 8 10" ] || fail "the lines of faults of exports: $(cat "$dir/log")"
+printf '[export otlp b]\ntimeout = 5s\n[export otlp]\nurl = http://collector\ntoken-file = %s\n' "$dir/open" >"$dir/wrong"
+check "$dir/wrong" && fail "an export without url"
+grep -q "wrong:2: \[export otlp b\] has no url" "$dir/log" && grep -q 'wrong:5: .*others can read it' "$dir/log" || fail "why not: $(cat "$dir/log")"
 "$offwind" daemon --config "$dir/absent" --check-config 2>"$dir/log"
 [ $? = 2 ] && grep -q 'absent: No such file' "$dir/log" || fail "a configuration that does not exist: $(cat "$dir/log")"
 
@@ -71,7 +88,7 @@ check deploy/offwind.conf || fail "as it is: $(cat "$dir/log")"
 touch "$dir/secret" && chmod 600 "$dir/secret" && echo x >"$dir/secret"
 section=''
 while read -r line; do
-	[[ $line =~ ^\[[a-z]+\]$ ]] && section=$line
+	[[ $line =~ ^#?(\[[a-z ]+\])$ ]] && section=${BASH_REMATCH[1]}
 	[[ $line =~ ^#([a-z-]+)\ =\ (.*) ]] || continue
 	echo "$section ${BASH_REMATCH[1]}" >>"$dir/names"
 	setting=${line#\#}
@@ -80,6 +97,7 @@ while read -r line; do
 	tls-*) setting="tls-key = $dir/secret"$'\n'"tls-certificate = $dir/secret" ;;
 	uid) setting='uid = 0' ;;
 	esac
+	[[ $section != "[export "* || $setting == url* ]] || setting+=$'\nurl = http://collector'
 	printf '%s\n%s\n' "$section" "$setting" >"$dir/one"
 	check "$dir/one" || fail "$section $line: $(cat "$dir/log")"
 done <deploy/offwind.conf
@@ -94,6 +112,10 @@ for section, names in [('server', r'server && !strcmp\(name, "([\w-]+)"'), ('sto
         print('[%s] %s' % (section, name))
 for name in re.findall(r'\{ "([\w-]+)", offsetof\(struct history_limits', text):
     print('[history] ' + name)
+exports = open('agent/cmd/exports.c', encoding='utf8').read()
+exports = exports[exports.index('int exports_take('):exports.index('int exports_add(')]
+for name in re.findall(r'!strcmp\(name, "([\w-]+)"', exports):
+    print('[export otlp] ' + name)
 listed = re.search(r'names\[\] = \{(.*?)\}', text, re.S)[1]
 for name in re.findall(r'"([\w-]+)"', listed):
     print('[record] ' + name)

@@ -17,6 +17,7 @@
 #include "agent/live/live.h"
 #include "agent/log.h"
 #include "agent/role/reading.h"
+#include "agent/send/sender.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -524,6 +525,13 @@ static int record_serve(void *ctx)
 	return server_run(r->options->server);
 }
 
+static int record_send(void *ctx)
+{
+	struct recorder *r = ctx;
+
+	return sender_run(r->options->sender);
+}
+
 /* Give the sockets that are served. */
 static size_t record_sockets(const struct record_options *o, int fds[SERVER_SOCKETS])
 {
@@ -562,7 +570,11 @@ int record_run(const struct record_options *options)
 			      .run = options->server ? record_serve : NULL,
 			      .fds = fds,
 			      .n_fds = n_fds,
-			      .asks = true } },
+			      .asks = true },
+			    { .title = "offwind-sender",
+			      .what = "sends windows to other systems",
+			      .cost = COST_SENDER,
+			      .run = options->sender ? record_send : NULL } },
 		.service = options->service,
 		.cost = r.cost,
 		.cpu_budget = options->cpu_budget,

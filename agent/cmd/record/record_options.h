@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct sender;
 struct server;
 struct supervisor_service;
 
@@ -27,6 +28,7 @@ struct record_options {
 	const char *path, *raw_path, *stats_path;
 	const char *history;   /* the database that windows of rotate_ns are added to; NULL: none */
 	struct server *server; /* which serves the history; NULL: none */
+	struct sender *sender; /* which sends it elsewhere; NULL: none */
 	const struct supervisor_service *service; /* NULL: none */
 	enum format format;	 /* FORMAT_N before record_options_parse: not given */
 	const char *sample_type; /* NULL: the default */

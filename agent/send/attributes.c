@@ -1,0 +1,103 @@
+/* agent/send/attributes.c: names of attributes for labels. */
+#include "agent/send/attributes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Labels without a row are attributes of their own name; those with a dot are of the process. */
+static const struct {
+	const char *label, *attribute;
+	bool of_process;
+} known[] = {
+	{ "pid", "process.pid", true },
+	{ "exe", "process.executable.path", true },
+	{ "user", "process.owner", true },
+	{ "cgroup", "process.linux.cgroup", true },
+	{ "host", "host.name", true },
+	{ "container_id", "container.id", true },
+	{ "container_runtime", "container.runtime.name", true },
+	{ "pod", "k8s.pod.uid", true },
+	{ "comm", "offwind.comm", true },
+	{ "unit", "offwind.unit", true },
+	{ "user_unit", "offwind.user_unit", true },
+	{ "slice", "offwind.slice", true },
+	{ "qos", "offwind.qos", true },
+	{ "tid", "thread.id", false },
+	{ "thread", "thread.name", false },
+	{ "stop", "offwind.stop", false },
+	{ "confidence", "offwind.confidence", false },
+	{ "guessed", "offwind.guessed", false },
+};
+
+#define N_KNOWN (sizeof(known) / sizeof(known[0]))
+
+bool attribute_is_of_process(const char *label)
+{
+	for (size_t i = 0; i < N_KNOWN; i++)
+		if (!strcmp(known[i].label, label))
+			return known[i].of_process;
+	return strchr(label, '.') != NULL;
+}
+
+const char *attribute_name(const char *label, char out[128])
+{
+	for (size_t i = 0; i < N_KNOWN; i++)
+		if (!strcmp(known[i].label, label))
+			return known[i].attribute;
+	(void)snprintf(out, 128, "%s", label);
+	return out;
+}
+
+static const char *label_of(const struct stacks *s, const struct stacks_sample *sample,
+			    const char *key)
+{
+	const struct stacks_label *l = stacks_label(s, sample, key);
+
+	return l && l->text ? l->text : "";
+}
+
+const char *attribute_program(const struct stacks *s, const struct stacks_sample *sample)
+{
+	const char *exe = label_of(s, sample, "exe"), *slash = strrchr(exe, '/');
+
+	return slash && slash[1] ? slash + 1 : *exe ? exe : label_of(s, sample, "comm");
+}
+
+const char *attribute_service(const struct stacks *s, const struct stacks_sample *sample,
+			      char out[256])
+{
+	static const char ending[] = ".service";
+	const char *said = label_of(s, sample, "service.name"), *unit = label_of(s, sample, "unit");
+	size_t n = strlen(unit), n_ending = sizeof(ending) - 1;
+
+	if (*said)
+		return said;
+	if (!*unit) {
+		const char *program = attribute_program(s, sample);
+
+		return *program ? program : "unknown_service";
+	}
+	if (n > n_ending && !strcmp(unit + n - n_ending, ending))
+		n -= n_ending;
+	(void)snprintf(out, 256, "%.*s", (int)(n < 255 ? n : 255), unit);
+	return out;
+}
+
+const char *attribute_frame_type(const struct stacks_module *module, const char *program)
+{
+	static const struct {
+		const char *program, *type;
+	} runtimes[] = {
+		{ "java", "jvm" },	{ "node", "v8js" }, { "dotnet", "dotnet" },
+		{ "beam.smp", "beam" }, { "php", "php" },   { "luajit", "luajit" },
+	};
+
+	if (module->kernel)
+		return "kernel";
+	if (strcmp(module->path, "[jit]") != 0)
+		return "native";
+	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
+		if (!strcmp(program, runtimes[i].program))
+			return runtimes[i].type;
+	return "native";
+}

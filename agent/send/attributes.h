@@ -1,0 +1,33 @@
+/*
+ * agent/send/attributes.h: what the labels of samples are called elsewhere: attributes of OpenTelemetry's
+ * semantic conventions, of the process or of the thread.
+ */
+#ifndef AGENT_SEND_ATTRIBUTES_H
+#define AGENT_SEND_ATTRIBUTES_H
+
+#include "agent/export/profile/stacks.h"
+
+#include <stdbool.h>
+
+/* Return whether a label says something of the process, and not of one of its samples. */
+bool attribute_is_of_process(const char *label);
+/* Return the attribute's name for a label; out has room for names that are put together. */
+const char *attribute_name(const char *label, char out[128]);
+
+/*
+ * Return what stands for the service of a sample: what the program says of itself (service.name), or its
+ * systemd unit, or the name of its program; "unknown_service" if nothing is known. It is borrowed from
+ * stacks or from out.
+ */
+const char *attribute_service(const struct stacks *stacks, const struct stacks_sample *sample,
+			      char out[256]);
+/* Return the name of a sample's program, borrowed from stacks; "": not known. */
+const char *attribute_program(const struct stacks *stacks, const struct stacks_sample *sample);
+
+/*
+ * Return the kind of a frame (profile.frame.type) in a module: "native", "kernel", or what runs generated code of
+ * this program: "jvm" and so on.
+ */
+const char *attribute_frame_type(const struct stacks_module *module, const char *program);
+
+#endif

@@ -1,0 +1,401 @@
+/*
+ * tests/unit/test_send.c: tests what is sent to other systems: the tables of OTLP profiles, windows in parts,
+ * how far a target got, and which window comes next.
+ */
+#include "agent/send/otlp_encode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/send/attributes.h"
+#include "agent/send/parts.h"
+#include "agent/send/post.h"
+#include "agent/send/sent.h"
+#include "proto/otlp.pb-c.h"
+#include "tests/check.h"
+#include "tests/history.h"
+
+/* ---- OTLP -------------------------------------------------------------------------------- */
+
+static Otlp__ExportRequest *encode(const struct stacks *s, size_t *n_profiles)
+{
+	const struct send_window w = {
+		.id = 7, .start_ns = 5 * SECOND, .end_ns = 6 * SECOND, .host = "h", .stacks = s
+	};
+	Otlp__ExportRequest *r = NULL;
+	uint8_t *bytes = NULL;
+	size_t size;
+
+	CHECK(otlp_encode(&w, 0, s->n_samples, &bytes, &size, n_profiles) == 0, "is encoded");
+	if (bytes)
+		r = otlp__export_request__unpack(NULL, size, bytes);
+	CHECK(r && r->dictionary, "is a message");
+	free(bytes);
+	return r;
+}
+
+/* Return the text of an attribute of a process; "": none. */
+static const char *of_process(const Otlp__ResourceProfiles *r, const char *key)
+{
+	for (size_t i = 0; i < r->resource->n_attributes; i++) {
+		const Otlp__KeyValue *a = r->resource->attributes[i];
+
+		if (!strcmp(a->key, key))
+			return a->value->value_case == OTLP__ANY_VALUE__VALUE_STRING_VALUE
+				       ? a->value->string_value
+				       : "a number";
+	}
+	return "";
+}
+
+static const char *text_at(const Otlp__Dictionary *d, int32_t i)
+{
+	return i >= 0 && (size_t)i < d->n_string_table ? d->string_table[i] : "outside";
+}
+
+static void test_processes_are_resources_and_types_are_profiles(void)
+{
+	struct stacks *s = made_profile();
+	size_t n = 0;
+	Otlp__ExportRequest *r;
+	const Otlp__Dictionary *d;
+
+	made_add(s, &(struct made_sample){ .pid = 1,
+					   .tid = 2,
+					   .comm = "a",
+					   .cpu_ns = 10,
+					   .frames = { 1, 2 },
+					   .n_frames = 2 });
+	made_add(s, &(struct made_sample){ .pid = 1,
+					   .tid = 3,
+					   .comm = "a",
+					   .cpu_ns = 20,
+					   .frames = { 1, 2 },
+					   .n_frames = 2 });
+	made_add(s, &(struct made_sample){ .pid = 4,
+					   .tid = 4,
+					   .comm = "b",
+					   .cpu_ns = 0,
+					   .frames = { 2 },
+					   .n_frames = 1 });
+	made_add(s, &(struct made_sample){ .pid = 4, .tid = 5, .comm = "b", .cpu_ns = 0 });
+	r = encode(s, &n);
+	stacks_free(s);
+	if (!r)
+		return;
+	d = r->dictionary;
+	CHECK(n == 3, "no profile of a type without values");
+	CHECK(r->n_resource_profiles == 2, "two processes");
+	CHECK(!strcmp(of_process(r->resource_profiles[0], "service.name"), "a"),
+	      "the program's name is its service's");
+	CHECK(!strcmp(of_process(r->resource_profiles[0], "host.name"), "h"),
+	      "the host that sends");
+	CHECK(!strcmp(of_process(r->resource_profiles[1], "process.pid"), "a number"),
+	      "pids are numbers");
+	CHECK(d->n_stack_table == 3 && d->n_location_table == 3 && d->n_function_table == 3 &&
+		      d->n_mapping_table == 2,
+	      "everything is there once, behind a zero element");
+	CHECK(d->n_link_table == 1 && d->link_table[0]->trace_id.len == 16 &&
+		      d->link_table[0]->span_id.len == 8,
+	      "the zero link has ids of zeros");
+	CHECK(!strcmp(d->string_table[0], "") && !d->location_table[0]->address &&
+		      !d->stack_table[0]->n_location_indices,
+	      "zero elements");
+	if (n == 3 && r->n_resource_profiles == 2 && d->n_stack_table == 3) {
+		const Otlp__Profile *p = r->resource_profiles[0]->scope_profiles[0]->profiles[1];
+		const Otlp__Stack *stack = d->stack_table[1];
+		const Otlp__Location *inner = d->location_table[stack->location_indices[0]];
+		const Otlp__Profile *other =
+			r->resource_profiles[1]->scope_profiles[0]->profiles[0];
+
+		CHECK(!strcmp(text_at(d, p->sample_type->type_strindex), "cpu") &&
+			      p->n_samples == 2 && p->samples[1]->values[0] == 20,
+		      "values of the second type");
+		CHECK(p->samples[0]->stack_index == p->samples[1]->stack_index,
+		      "equal stacks are one");
+		CHECK(p->time_unix_nano == 5 * SECOND && p->duration_nano == SECOND &&
+			      p->profile_id.len == 16,
+		      "time and id");
+		CHECK(inner->address == 0x1010 &&
+			      !strcmp(text_at(d, d->function_table[inner->lines[0]->function_index]
+							 ->name_strindex),
+				      "f1"),
+		      "the innermost frame is first");
+		CHECK(!strcmp(d->attribute_table[inner->attribute_indices[0]]->value->string_value,
+			      "native"),
+		      "frame type");
+		CHECK(other->n_samples == 2 && other->samples[1]->stack_index == 0,
+		      "a stack without frames");
+	}
+	otlp__export_request__free_unpacked(r, NULL);
+}
+
+/* A module without build-id has no mapping, so its frames keep their names, even those that are only places. */
+static void test_names_that_are_places_need_a_mapping(void)
+{
+	struct stacks *s = made_profile();
+	uint32_t known = made_module(s, "/lib/k.so", "ab"),
+		 unknown = made_module(s, "/lib/u.so", "");
+	struct stacks_function place = { .name = stacks_text(s, "[x.so]"),
+					 .system_name = stacks_text(s, "[x.so]"),
+					 .file = s->empty,
+					 .placed = true };
+	struct stacks_line line = { .function = stacks_function(s, &place) };
+	uint32_t ids[2];
+	Otlp__ExportRequest *r;
+	size_t n;
+
+	ids[0] = stacks_location(
+		s, &(struct stacks_location){ .module = known, .address = 0x2000, .n_lines = 1 },
+		&line);
+	ids[1] = stacks_location(
+		s, &(struct stacks_location){ .module = unknown, .address = 0x3000, .n_lines = 1 },
+		&line);
+	made_add_at(s, &(struct made_sample){ .pid = 1, .cpu_ns = 1 }, ids, 2);
+	/* A third module whose location is the same without its path. */
+	ids[1] = stacks_location(
+		s,
+		&(struct stacks_location){ .module = made_module(s, "/lib/v.so", ""),
+					   .address = 0x3000,
+					   .n_lines = 1 },
+		&line);
+	made_add_at(s, &(struct made_sample){ .pid = 1, .cpu_ns = 1 }, ids, 2);
+	r = encode(s, &n);
+	stacks_free(s);
+	if (!r)
+		return;
+	for (size_t i = 1; i < r->dictionary->n_location_table; i++) {
+		const Otlp__Location *l = r->dictionary->location_table[i];
+
+		CHECK(l->mapping_index ? l->address == 0x2000 && !l->n_lines
+				       : l->address == 0x3000 && l->n_lines == 1,
+		      "a mapping or a name");
+	}
+	CHECK(r->n_resource_profiles == 1 &&
+		      r->resource_profiles[0]->scope_profiles[0]->profiles[0]->n_samples == 1 &&
+		      r->resource_profiles[0]
+				      ->scope_profiles[0]
+				      ->profiles[0]
+				      ->samples[0]
+				      ->values[0] == 2,
+	      "two stacks that are one here");
+	CHECK(r->dictionary->n_location_table == 3 && r->dictionary->n_mapping_table == 2,
+	      "both frames");
+	otlp__export_request__free_unpacked(r, NULL);
+}
+
+static void test_services_have_names(void)
+{
+	static const struct {
+		const char *key, *text, *service;
+	} cases[] = {
+		{ "exe", "/usr/bin/nginx", "nginx" },  { "unit", "web@1.service", "web@1" },
+		{ "unit", "a.scope", "a.scope" },      { "service.name", "shop", "shop" },
+		{ "user", "root", "unknown_service" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct stacks *s = made_profile();
+		uint32_t label = made_label(s, cases[i].key, cases[i].text, 0);
+		int64_t values[2] = { 1, 1 };
+		char out[256];
+
+		CHECK(stacks_add(s, &(struct stacks_sample){ .n_labels = 1 }, NULL, &label,
+				 values) == 0,
+		      "a sample");
+		CHECK(!strcmp(attribute_service(s, &s->samples[0], out), cases[i].service),
+		      cases[i].text);
+		stacks_free(s);
+	}
+}
+
+/* ---- parts ------------------------------------------------------------------------------- */
+
+struct receiver {
+	size_t most, n_calls, n_taken, fail_at, refuse_at;
+};
+
+static int receive(void *ctx, const struct send_window *w, size_t from, size_t to,
+		   struct send_report *report)
+{
+	struct receiver *r = ctx;
+
+	(void)w;
+	if (to - from > r->most)
+		return PART_TOO_LARGE;
+	r->n_calls++;
+	if (r->n_calls == r->fail_at)
+		return SEND_AGAIN;
+	if (r->n_calls == r->refuse_at)
+		return SEND_REFUSED;
+	r->n_taken += to - from;
+	report->n_bytes = 1;
+	return SEND_DONE;
+}
+
+static void test_parts_are_sent_once(void)
+{
+	struct stacks *s = made_profile();
+	struct receiver r = { .most = 3, .fail_at = 3 }, none = { .most = 0 };
+	struct parts p = { .window = 0 };
+	struct send_window w = { .id = 1, .stacks = s };
+	struct send_report report = { .text = "" };
+
+	for (uint32_t i = 1; i <= 10; i++)
+		made_add(s, &(struct made_sample){ .pid = i, .cpu_ns = 1 });
+	CHECK(parts_send(&p, &w, SIZE_MAX, receive, &r, &report) == SEND_AGAIN && r.n_taken == 6,
+	      "stops at the part that failed");
+	CHECK(parts_send(&p, &w, SIZE_MAX, receive, &r, &report) == SEND_DONE && r.n_taken == 10,
+	      "goes on there");
+	CHECK(report.n_bytes == 4 && !report.dropped[SENDING_DROP_REFUSED],
+	      "the report is of all parts");
+	r = (struct receiver){ .most = 5, .refuse_at = 2 };
+	w.id = 2;
+	CHECK(parts_send(&p, &w, SIZE_MAX, receive, &r, &report) == SEND_DONE &&
+		      report.dropped[SENDING_DROP_REFUSED] == 5,
+	      "a part is refused");
+	w.id = 3;
+	CHECK(parts_send(&p, &w, SIZE_MAX, receive, &none, &report) == SEND_DONE &&
+		      report.dropped[SENDING_DROP_LARGE] == 10,
+	      "nothing fits");
+	stacks_free(s);
+}
+
+/* ---- how far a target got ---------------------------------------------------------------- */
+
+static void test_a_place_survives(void)
+{
+	const struct history_place begin = { .id = 5, .end_ns = 50 },
+				   later = { .id = 9, .end_ns = 90 };
+	struct history_place place = { .id = 0 };
+	uint64_t busy = 0;
+	char path[96];
+	int fd = -1, slot;
+	struct stat st;
+
+	CHECK(sent_open(db_name, &fd) == 0, "is made");
+	(void)snprintf(path, sizeof(path), "%s-sent", db_name);
+	CHECK(!stat(path, &st) && (st.st_mode & 0777) == 0600, "others cannot read it");
+	slot = sent_find(fd, "otlp", "http://a", &begin, &busy, &place);
+	CHECK(slot >= 0 && place.id == 5 && place.end_ns == 50, "a new target begins there");
+	CHECK(sent_put(fd, slot, &later) == 0, "is written");
+	(void)close(fd);
+	CHECK(sent_open(db_name, &fd) == 0, "is opened");
+	busy = 0;
+	CHECK(sent_find(fd, "otlp", "http://b", &begin, &busy, &place) != slot && place.id == 5,
+	      "another URL is another target");
+	CHECK(sent_find(fd, "parca", "http://a", &begin, &busy, &place) != slot && place.id == 5,
+	      "another kind, too");
+	CHECK(sent_find(fd, "otlp", "http://a", &begin, &busy, &place) == slot && place.id == 9 &&
+		      place.end_ns == 90,
+	      "is there");
+	for (int i = 0; i < 100; i++) {
+		char url[32];
+
+		busy = 0;
+		(void)snprintf(url, sizeof(url), "http://%d", i);
+		CHECK(sent_find(fd, "otlp", url, &begin, &busy, &place) >= 0,
+		      "old targets make room");
+	}
+	CHECK(sent_find(fd, "otlp", "http://a", &begin, &busy, &place) == slot,
+	      "those with the latest windows last");
+	CHECK(pwrite(fd, "damage", 6, 0) == 6, "damage");
+	(void)close(fd);
+	CHECK(sent_open(db_name, &fd) == 0, "a damaged file is replaced");
+	CHECK(sent_find(fd, "otlp", "http://a", &begin, &busy, &place) >= 0 && place.id == 5,
+	      "and has nothing");
+	(void)close(fd);
+	(void)unlink(path);
+}
+
+static void add_window(struct history *h, uint64_t start_ns, uint64_t end_ns)
+{
+	struct stacks *s = made_profile();
+	const struct history_window w = { .start_ns = start_ns, .end_ns = end_ns };
+
+	made_add(s, &(struct made_sample){ .time_ns = start_ns,
+					   .pid = 1,
+					   .cpu_ns = 1,
+					   .frames = { 1 },
+					   .n_frames = 1 });
+	CHECK(history_add(h, s, &w) == 0, "is added");
+	stacks_free(s);
+}
+
+/* Take all windows that come after a place. Return how many, and the place behind them. */
+static size_t take_all(struct history *h, struct history_place *place)
+{
+	struct history_entry w;
+	size_t n = 0;
+
+	while (n < 100 && !history_next(h, place, &w)) {
+		history_take(place, &w);
+		n++;
+	}
+	return n;
+}
+
+static void test_each_window_comes_once(void)
+{
+	struct history_place place = { .id = 0 };
+	struct history *h = NULL;
+	struct history_query q = { .window = 2, .labels = true };
+	struct history_found found;
+	struct stacks *s;
+
+	CHECK(history_open(db_name, true, &h) == 0, "opens");
+	if (!h)
+		return;
+	CHECK(history_end_place(h, &place) == 0 && !place.id && !place.end_ns, "there is none");
+	for (uint64_t i = 1; i <= 5; i++)
+		add_window(h, 100 * SECOND + i * SECOND, 101 * SECOND + i * SECOND);
+	CHECK(take_all(h, &place) == 5 && take_all(h, &place) == 0, "all, and none twice");
+	/* The clock is set back by three seconds. */
+	for (uint64_t i = 3; i <= 9; i++)
+		add_window(h, 100 * SECOND + i * SECOND - 1, 101 * SECOND + i * SECOND - 1);
+	CHECK(take_all(h, &place) == 7 && take_all(h, &place) == 0,
+	      "those with an earlier time, too");
+	q.from_ns = 102 * SECOND;
+	q.to_ns = 103 * SECOND;
+	if (!stacks_new(&s)) {
+		CHECK(history_read(h, &q, s, &found) == 0 && found.n_windows == 1 &&
+			      found.n_samples == 1,
+		      "one window is read");
+		stacks_free(s);
+	}
+	history_close(h);
+}
+
+static void test_paths_are_joined(void)
+{
+	static const char *const cases[][2] = {
+		{ "http://a:1", "http://a:1/v1/x" },
+		{ "http://a:1/", "http://a:1/v1/x" },
+		{ "http://a:1/v1/x", "http://a:1/v1/x" },
+		{ "https://a/b", "https://a/b/v1/x" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *url = post_url(cases[i][0], "/v1/x");
+
+		CHECK(url && !strcmp(url, cases[i][1]), cases[i][0]);
+		free(url);
+	}
+}
+
+int main(void)
+{
+	db_make_name();
+	test_processes_are_resources_and_types_are_profiles();
+	test_names_that_are_places_need_a_mapping();
+	test_services_have_names();
+	test_parts_are_sent_once();
+	test_a_place_survives();
+	test_each_window_comes_once();
+	test_paths_are_joined();
+	db_remove();
+	return check_done();
+}
