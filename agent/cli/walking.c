@@ -73,7 +73,7 @@ int walking_open(struct walking *walking, const char *path, struct source **out)
 	int err;
 
 	pipeline->until_ns = 0;
-	pipeline->live = !path;
+	pipeline->live = pipeline->once = !path;
 	pipeline->beside = NULL;
 	if (!path) {
 		*out = walking->process;

@@ -103,6 +103,8 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		p->users.opener = p->opener;
 	if (!err)
 		err = generated_new(p->processes, p->opener, options->live, &p->generated);
+	if (!err && options->once)
+		generated_wait(p->generated);
 	if (!err)
 		err = runtimes_new(&(struct runtimes_options){ .processes = p->processes,
 							       .modules = p->modules,

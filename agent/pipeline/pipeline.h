@@ -59,6 +59,7 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 struct pipeline_options {
 	size_t max_frames; /* frames of the user part; 0: the limit (agent/limits.h) */
 	bool live;	   /* pin files, look through /proc */
+	bool once;	   /* each thread has one sample */
 	bool keep_files;   /* never close them: a capture file is to hold them */
 	bool fold;	   /* make profiles */
 	bool separate;	   /* in which each sample is an entry with its time */

@@ -28,6 +28,7 @@
 #define LISTS_MAX      16
 #define READ_NS	       8000000u /* CPU time for reading; building the result may take 2 ms more */
 #define READ_LATEST_NS 50000000u
+#define PATIENCE       20 /* times as long, where there is one sample of each thread */
 /* How many reads are done between two checks of the clock. */
 #define READS	 64
 #define WATCHES	 256	    /* a power of two; slots for processes that generate code */
@@ -42,12 +43,16 @@
 #define HOTSPOT_SOON   10
 #define REST	       9 /* after reading, pause for this many times the time that it took */
 /*
- * A user whose memory took longer than SLOW_NS to answer once is not read for REST times that time,
- * nor while it has not answered; nobody is while SLOW_MAX users have not. So a user has one of his
- * processes waited for, and samples wait for SLOW_MAX times OPENER_MEMORY_MS at most.
+ * A user whose memory was waited for longer than SLOW_NS for one sample is not read for REST times that
+ * time, of which SLOW_AHEAD_NS can be used ahead, nor while it has not answered; nobody is while SLOW_MAX
+ * users have not. So a user has one of his processes waited for, and samples wait for SLOW_MAX times
+ * OPENER_MEMORY_MS at most. Waits of less than SLOW_LEAST_NS do not count: on a busy machine, the
+ * opener's process has to wait for a CPU.
  */
-#define SLOW_NS	 10000000u
-#define SLOW_MAX 4
+#define SLOW_NS	      50000000u
+#define SLOW_LEAST_NS 1000000u
+#define SLOW_AHEAD_NS UINT64_C(2000000000)
+#define SLOW_MAX      4
 /*
  * Reading a perf-PID.map or jitdump file of 20 MB takes 50 ms. A file that takes more CPU time than
  * this limit is left out.
@@ -98,7 +103,7 @@ struct slow { /* a user whose memory was slow to answer */
 struct generated {
 	struct processes *processes;
 	struct opener *opener;
-	bool live;
+	bool live, patient;
 	struct watch *watches[WATCHES]; /* by the low bits of the pid; NULL: free */
 	struct found *found;		/* by module id */
 	size_t n_found;
@@ -120,6 +125,11 @@ int generated_new(struct processes *processes, struct opener *opener, bool live,
 	g->live = live;
 	*out = g;
 	return 0;
+}
+
+void generated_wait(struct generated *g)
+{
+	g->patient = true;
 }
 
 static void watch_fini(struct watch *w)
@@ -155,6 +165,7 @@ struct memory {
 	const struct watch *watch; /* of the living process; NULL: read only what was recorded */
 	bool over;		   /* the time for reading is over */
 	bool slow;		   /* the memory was slow to answer */
+	uint64_t waited_ns;	   /* for answers that were slow, together */
 	uint64_t until_ns;	   /* limit on this thread's CPU time; 0: none */
 	uint64_t latest_ns;	   /* limit on elapsed time, for a busy CPU or swapped pages */
 	unsigned int reads;
@@ -163,9 +174,11 @@ struct memory {
 /* Start the time limits for reading a process's memory. */
 static void begin_reading(struct memory *m)
 {
+	const uint64_t times = m->generated->patient ? PATIENCE : 1;
+
 	m->over = false;
-	m->until_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) + READ_NS;
-	m->latest_ns = now_ns() + READ_LATEST_NS;
+	m->until_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) + times * READ_NS;
+	m->latest_ns = now_ns() + times * READ_LATEST_NS;
 }
 
 /* Return whether the memory of a user's processes may be read now. */
@@ -189,8 +202,9 @@ static bool may_read(struct generated *g, uint32_t uid)
  * Note that a user's memory was slow to answer, in the user's place, or in the one whose time is over
  * first of those that nobody waits in: may_read has shown that there is one.
  */
-static void note_slow(struct generated *g, const struct slow *slow)
+static void note_slow(struct generated *g, const struct slow *slow, uint64_t waited_ns)
 {
+	uint64_t begun = now_ns() - SLOW_AHEAD_NS;
 	struct slow *place = NULL;
 
 	for (size_t i = 0; i < SLOW_MAX; i++) {
@@ -200,8 +214,12 @@ static void note_slow(struct generated *g, const struct slow *slow)
 				       (place->uid != slow->uid && s->until_ns < place->until_ns)))
 			place = s;
 	}
-	if (place)
-		*place = *slow;
+	if (!place)
+		return;
+	if (place->uid == slow->uid && place->until_ns > begun)
+		begun = place->until_ns;
+	*place = *slow;
+	place->until_ns = begun + REST * waited_ns;
 }
 
 /* Read memory of a living process. -ETIME: it was slow to answer, so read no more of it now. */
@@ -212,16 +230,18 @@ static int read_live(struct memory *m, uint64_t addr, void *out, size_t size)
 	struct opener_wait wait;
 	int err = opener_read_memory(m->generated->opener, w->memory, addr, out, size, &wait);
 
-	if (wait.ns < SLOW_NS)
+	if (wait.ns >= SLOW_LEAST_NS)
+		m->waited_ns += wait.ns;
+	if (m->waited_ns < (m->generated->patient ? PATIENCE : 1) * (uint64_t)SLOW_NS &&
+	    err != -ETIMEDOUT)
 		return err;
 	slow.late = wait.late;
 	slow.unanswered = err == -ETIMEDOUT;
-	slow.until_ns = now_ns() + REST * wait.ns;
 	if (slow.unanswered)
 		log_warning("process %" PRIu32 ": its memory does not answer: generated code of "
 			    "user %" PRIu32 " is not read for some time",
 			    w->pid, slow.uid);
-	note_slow(m->generated, &slow);
+	note_slow(m->generated, &slow, m->waited_ns);
 	m->slow = true;
 	return err == -ETIMEDOUT ? -ETIME : err;
 }

@@ -15,6 +15,8 @@ struct opener;
 /* Create the reader. Both are borrowed. live: pids are those of running processes. */
 int generated_new(struct processes *processes, struct opener *opener, bool live,
 		  struct generated **out);
+/* From now on, take more time for reading: no other samples wait, and there is none later that could get it. */
+void generated_wait(struct generated *generated);
 void generated_free(struct generated *generated); /* NULL is fine */
 
 /*

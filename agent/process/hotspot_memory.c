@@ -1,6 +1,8 @@
 /* agent/process/hotspot_memory.c: reads a Java virtual machine's memory. */
 #include "agent/process/hotspot_memory.h"
 
+#include "agent/hash.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -38,7 +40,7 @@ static bool get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size)
 static const uint8_t *page_of(struct hotspot_memory *m, uint64_t addr)
 {
 	uint64_t start = addr & ~(uint64_t)(HOTSPOT_PAGE - 1);
-	struct hotspot_page *p = &m->pages[start / HOTSPOT_PAGE % HOTSPOT_PAGES];
+	struct hotspot_page *p = &m->pages[uw_hash_u64(start) % HOTSPOT_PAGES];
 
 	if (p->start != start || !start) {
 		p->start = 0;

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HOTSPOT_PAGE  4096u
-#define HOTSPOT_PAGES 64
+#define HOTSPOT_PAGE  8192u
+#define HOTSPOT_PAGES 128
 
 struct hotspot_page {
 	uint64_t start; /* 0: none */
