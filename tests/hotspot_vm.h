@@ -1,6 +1,6 @@
 /*
  * tests/hotspot_vm.h: the memory of a small Java virtual machine, with the layouts of two versions,
- * and the code that it compiled. One file includes this header.
+ * the code that it compiled, and what its methods and their lines are. One file includes this header.
  */
 #ifndef TESTS_HOTSPOT_VM_H
 #define TESTS_HOTSPOT_VM_H
@@ -16,6 +16,8 @@
 #define BASE 0x7f0000000000u
 #define HEAP (BASE + 0x40000) /* of code: SEGMENTS × 128 bytes exist */
 #define SPAN 0x10000
+/* Where methods return to the stub that calls them, in the blob of stubs. */
+#define CALL_RETURN (HEAP + 30 * 128 + 0x180 + 32)
 
 static struct {
 	uint8_t bytes[0x40000 + SPAN];
@@ -63,12 +65,17 @@ struct version {
 	unsigned int memory, segmap, log2, block, used;
 	unsigned int name, size, complete, data, frame, begin, method, id;
 	const char *of; /* whose member the method is */
-	unsigned int name_index;
+	unsigned int code_size, name_index, const_size;
+	unsigned int least; /* the least byte of a compressed number */
+	/* Of scopes: PcDescs, their end, the scopes' bytes, and metadata or what leads to them. */
+	unsigned int pcs, pcs_end, scopes, metadata;
 };
 
 static const struct version versions[] = {
-	{ true, 8, 120, 256, 16, 8, 96, 12, 20, 24, 28, 32, 112, 304, "CompiledMethod", 34 },
-	{ false, 0, 112, 248, 8, 4, 8, 24, 54, 40, 44, 36, 80, 212, "nmethod", 36 },
+	{ true, 8,  120, 256, 16,  8,	96,  12, 20, 24, 28, 32, 112, 304, "CompiledMethod",
+	  32,	34, 48,	 0,   268, 272, 120, 260 },
+	{ false, 0,   112,	 248, 8,  4,  8, 24,  54,  40, 44, 36,
+	  80,	 212, "nmethod", 34,  36, 56, 1, 196, 200, 96, 16 },
 };
 static const struct version *v;
 static uint64_t exports[HOTSPOT_EXPORTS];
@@ -101,9 +108,53 @@ static uint64_t symbol(const char *s)
 	return at;
 }
 
+/* Put a number as UNSIGNED5 has it: digits of 6 bits, of which the last is below 192 - least. */
+static void put_packed(uint64_t *at, unsigned int value)
+{
+	unsigned int last = 192 - v->least;
+
+	while (value >= last) {
+		put((*at)++, v->least + last + (value - last) % 64, 1);
+		value = (value - last) / 64;
+	}
+	put((*at)++, v->least + value, 1);
+}
+
+enum { CODE = 400 }; /* bytes of bytecode of each method */
+
+/*
+ * Line numbers: 10 from bytecode 0, 13 from 6, 15 from 300, 300 from 310, and 11 from 20, because javac puts
+ * what a loop begins with at its end.
+ */
+static void put_lines(uint64_t at)
+{
+	put(at++, 0xff, 1); /* in full, because the line is beyond 7 */
+	put_packed(&at, 0);
+	put_packed(&at, 10 * 2);
+	put(at++, 6 << 3 | 3, 1);
+	put(at++, 0xff, 1);
+	put_packed(&at, 294 * 2);
+	put_packed(&at, 2 * 2);
+	put(at++, 0xff, 1);
+	put_packed(&at, 10 * 2);
+	put_packed(&at, 285 * 2);
+	put(at++, 0xff, 1);
+	put_packed(&at, 290 * 2 - 1); /* negative numbers are odd */
+	put_packed(&at, 289 * 2 - 1);
+	put(at, 0, 1);
+}
+
+static uint64_t bytecode(uint64_t m)
+{
+	uint64_t cm;
+
+	memcpy(&cm, vm.bytes + (m + 8 - BASE), 8);
+	return cm + v->const_size;
+}
+
 static uint64_t method(const char *klass, const char *name)
 {
-	uint64_t m = take(96), cm = take(64), pool = take(72 + 8 * 8), k = take(192);
+	uint64_t m = take(96), cm = take(64 + CODE + 64), pool = take(72 + 8 * 8), k = take(192);
 
 	put(m + 8, cm, 8);
 	put(cm + 8, pool, 8);
@@ -111,7 +162,61 @@ static uint64_t method(const char *klass, const char *name)
 	put(pool + 24, k, 8);
 	put(pool + 72 + 8 * 5, symbol(name), 8);
 	put(k + 24, symbol(klass), 8);
+	put(cm + 28, 1, 2);
+	put(cm + v->code_size, CODE, 2);
+	put(pool + 54, 6, 2);
+	put(pool + 72 + 8 * 6, symbol("File.java"), 8);
+	put_lines(bytecode(m) + CODE);
 	return m;
+}
+
+/* Put a scope into the bytes of scopes: its caller's offset, the number of the method, the bytecode. */
+static void put_scope(uint64_t *at, unsigned int caller, unsigned int number, unsigned int bci)
+{
+	put_packed(at, caller);
+	put_packed(at, number);
+	put_packed(at, bci + 1);
+}
+
+static void put_pc(uint64_t *at, uint64_t pc, uint64_t scope)
+{
+	put(*at, pc, 4);
+	put(*at + 4, scope, 4);
+	*at += 16;
+}
+
+/* Offsets in code with scopes, and of what describes it in the heap. */
+enum { IN_HELPER = 40, IN_BODY = 90, OWN = 0x3000 };
+
+/*
+ * Describe code of a method (its blob begins at `at`): at IN_HELPER it is in helper, inlined at bytecode 7; at
+ * IN_BODY at bytecode 310.
+ */
+static void put_scopes(uint64_t at, uint64_t m, uint64_t helper)
+{
+	uint64_t own = HEAP + OWN, pc = own, scopes = own + 64, s = scopes + 1, metadata = own + 96;
+
+	put(metadata, m, 8);
+	put(metadata + 8, helper, 8);
+	put_pc(&pc, UINT32_MAX, 0);
+	put_pc(&pc, IN_HELPER, 1 + 3);
+	put_pc(&pc, IN_BODY, 1 + 3 + 3);
+	put_pc(&pc, 1 << 20, 0);
+	put_scope(&s, 0, 1, 7);
+	put_scope(&s, 1, 2, 6);
+	put_scope(&s, 0, 1, 310);
+	if (v->old) {
+		put(at + v->pcs, own - at, 4);
+		put(at + v->pcs_end, pc - at, 4);
+		put(at + v->scopes, scopes, 8);
+		put(at + v->metadata, metadata - at, 4);
+	} else {
+		put(at + v->scopes, own - 8, 8);
+		put(at + v->pcs, 8, 4);
+		put(at + v->pcs_end, 8 + 64, 4);
+		put(at + v->metadata, metadata - 16, 8);
+		put(at + 28, 12, 4);
+	}
 }
 
 /* Make a block of this many segments at segment: its code begins 0x180 after it. */
@@ -138,7 +243,7 @@ static uint64_t blob(unsigned int segment, unsigned int segments, const char *na
 
 static void begin(const struct version *version)
 {
-	uint64_t structs, heaps, array, data, heap;
+	uint64_t structs, heaps, array, data, heap, jdk, stub;
 
 	memset(&vm, 0, sizeof(vm));
 	vm.used = 64;
@@ -162,7 +267,7 @@ static void begin(const struct version *version)
 	put(heap + v->memory + 24, HEAP + SPAN, 8);
 	put(heap + v->segmap + 16, segmap, 8);
 	put(heap + v->log2, 7, 4);
-	structs = entries = take(48 * 40);
+	structs = entries = take(48 * 60);
 	put(exports[0], structs, 8);
 	field("Universe", "_heaps", "int", 99, 0);
 	field("CodeCache", "_heaps", "GrowableArray<CodeHeap*>*", 0, heaps);
@@ -193,10 +298,35 @@ static void begin(const struct version *version)
 	field("Klass", "_name", "Symbol*", 24, 0);
 	field("Symbol", "_length", "u2", 4, 0);
 	field("Symbol", "_body", "", 6, 0);
-	entries = take(40 * 4);
+	stub = take(8);
+	put(stub, CALL_RETURN, 8);
+	field("StubRoutines", "_call_stub_return_address", "address", 0, stub);
+	field("ConstMethod", v->old ? "_flags" : "_flags._flags", v->old ? "u2" : "u4", 28, 0);
+	field("ConstMethod", "_code_size", "u2", v->code_size, 0);
+	field("ConstantPool", "_source_file_name_index", "u2", 54, 0);
+	field("PcDesc", "_pc_offset", "int", 0, 0);
+	field("PcDesc", "_scope_decode_offset", "int", 4, 0);
+	field("nmethod", "_scopes_pcs_offset", "int", v->pcs, 0);
+	if (v->old) {
+		jdk = take(8);
+		put(jdk, 17, 1);
+		field("nmethod", "_dependencies_offset", "int", v->pcs_end, 0);
+		field("CompiledMethod", "_scopes_data_begin", "address", v->scopes, 0);
+		field("nmethod", "_metadata_offset", "int", v->metadata, 0);
+		field("JDK_Version", "_current", "JDK_Version", 0, jdk);
+		field("JDK_Version", "_major", "unsigned char", 0, 0);
+	} else {
+		field("nmethod", "_scopes_data_offset", "int", v->pcs_end, 0);
+		field("nmethod", "_immutable_data", "address", v->scopes, 0);
+		field("CodeBlob", "_mutable_data", "address", v->metadata, 0);
+		field("CodeBlob", "_relocation_size", "int", 28, 0);
+	}
+	entries = take(40 * 6);
 	put(exports[1], entries, 8);
 	type("ConstantPool", 72);
 	type("HeapBlock", v->block);
+	type("ConstMethod", v->const_size);
+	type("PcDesc", 16);
 }
 
 /*
@@ -217,15 +347,22 @@ static void put_code(uint64_t at)
 	memcpy(vm.bytes + (at - BASE) + ADD, tail, sizeof(tail));
 }
 
-static uint64_t inner, outer, interpreter;
+static uint64_t inner, outer, interpreter, interpreted;
 
 static void put_machine(const struct version *version)
 {
+	uint64_t m, helper;
+
 	begin(version);
-	inner = blob(0, 6, "nmethod", method("java/util/TreeMap", "put"), 6, BODY);
+	m = method("java/util/TreeMap", "put");
+	helper = method("java/util/Help", "compare");
+	inner = blob(0, 6, "nmethod", m, 6, BODY);
 	put_code(inner);
-	outer = blob(8, 6, "nmethod", method("Work", "texts"), 6, BODY);
+	put_scopes(HEAP + v->block, m, helper);
+	m = method("Work", "texts");
+	outer = blob(8, 6, "native nmethod", m, 6, BODY);
 	put_code(outer);
+	interpreted = method("Work", "run");
 	interpreter = blob(20, 8, "Interpreter", 0, 0, -1);
 	(void)blob(30, 4, "StubRoutines (1)", 0, 0, 0);
 }

@@ -21,7 +21,13 @@ extern "C" {
  * and 16, the return address column, which is rip here. aarch64 (AADWARF64 §4.1): x0…x30, 31 sp, 32
  * pc.
  */
-enum { UW_X86_64_RBP = 6, UW_X86_64_RSP = 7, UW_X86_64_RIP = 16, UW_X86_64_REGS = 17 };
+enum {
+	UW_X86_64_RBP = 6,
+	UW_X86_64_RSP = 7,
+	UW_X86_64_R13 = 13,
+	UW_X86_64_RIP = 16,
+	UW_X86_64_REGS = 17,
+};
 enum {
 	UW_AARCH64_FP = 29,
 	UW_AARCH64_LR = 30,

@@ -270,7 +270,8 @@ static int on_sample(struct pipeline *p, const struct event *event)
 		p->now.lost[EVENT_LOST_CRASHED]++;
 		return 0;
 	}
-	if (generated_look(p->generated, event, &found) == 1) {
+	for (int i = 0; i < GENERATED_LOOKS && generated_look(p->generated, event, &found) == 1;
+	     i++) {
 		err = take_found(p, &found);
 		if (err)
 			return err;

@@ -41,6 +41,8 @@
 #define HOTSPOT_NS     20000000u
 #define HOTSPOT_MAX_NS 500000000u
 #define HOTSPOT_SOON   10
+#define CALLS_BURST_NS UINT64_C(1000000000) /* of the time in which frames may be looked at */
+#define STACK_MAX      (1u << 20) /* of a stack that the recording has apart from its samples */
 #define REST	       9 /* after reading, pause for this many times the time that it took */
 /*
  * A user whose memory was waited for longer than SLOW_NS for one sample is not read for REST times that
@@ -79,6 +81,7 @@ struct watch { /* a process that generates code */
 	uint64_t hotspot_ns;	  /* CLOCK_MONOTONIC: no reading before this time, */
 	uint64_t hotspot_soon_ns; /* or before this one, if code runs that is not in … */
 	struct uw_dynamic *code;  /* … code, which was reported last */
+	uint64_t calls_ns;	  /* CLOCK_MONOTONIC: frames are not looked at before this time */
 	/* CLOCK_MONOTONIC times before which … */
 	uint64_t read_ns;  /* … samples need no reading: the lists were looked at then */
 	uint64_t rest_ns;  /* … the lists are not read */
@@ -668,6 +671,74 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
 }
 
 /*
+ * Give the sample's stack, from its stack pointer on: as it was captured, or read from the recording into
+ * *room, which the caller frees. False: there is none.
+ */
+static bool stack_of(const struct event_sample *s, struct uw_space *space,
+		     struct hotspot_sample *out, uint8_t **room)
+{
+	uint64_t sp = s->regs.value[UW_X86_64_RSP];
+	const struct uw_mapping *m;
+
+	for (uint32_t i = 0; i < s->n_regions; i++) {
+		const struct uw_region *r = &s->regions[i];
+
+		if (sp >= r->addr && sp - r->addr < r->size) {
+			out->addr = sp;
+			out->stack = (const uint8_t *)r->bytes + (sp - r->addr);
+			out->size = r->size - (sp - r->addr);
+			return true;
+		}
+	}
+	m = s->read ? uw_space_find(space, sp) : NULL;
+	if (!m)
+		return false;
+	out->addr = sp;
+	out->size = m->end - sp < STACK_MAX ? m->end - sp : STACK_MAX;
+	out->stack = *room = malloc(out->size);
+	return *room && !s->read(s->read_ctx, sp, *room, out->size);
+}
+
+/*
+ * Read what the frames of Java methods on the sample's stack execute, as far as it is not known. This is for
+ * every sample of a Java virtual machine, but reads its memory only for frames that are new.
+ */
+static int calls_look(struct generated *g, struct watch *w, struct memory *memory,
+		      struct uw_space *space, struct event *out)
+{
+	const struct event_sample *s = &memory->sample->sample;
+	struct hotspot_sample sample = { .regs = &s->regs, .now = now_ns() };
+	uint8_t *room = NULL;
+	const void *bytes;
+	uint64_t spent;
+	size_t size;
+	int err = -ENOENT;
+
+	if (!w->hotspot || !machine_of(uw_space_machine(space))->hotspot ||
+	    sample.now < w->calls_ns)
+		return 0;
+	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	begin_reading(memory);
+	if (stack_of(s, space, &sample, &room))
+		err = hotspot_calls(w->hotspot, read_memory, memory, &sample, &bytes, &size);
+	memory->until_ns = 0;
+	memory->over = false;
+	free(room);
+	/* A program that begins has many frames that are new: it may take CALLS_BURST_NS ahead. */
+	if (w->calls_ns + CALLS_BURST_NS < sample.now)
+		w->calls_ns = sample.now - CALLS_BURST_NS;
+	w->calls_ns += REST * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent);
+	if (err)
+		return 0;
+	*out = (struct event){
+		.type = EVENT_GENERATED, .pid = w->pid, .tid = w->pid, .time_ns = g->time_ns
+	};
+	out->generated.bytes = bytes;
+	out->generated.size = size;
+	return 1;
+}
+
+/*
  * Make the cheap checks first: this function is called for each sample. A reading that took some
  * time is followed by REST times that time without one, which bounds the share of all readings.
  */
@@ -710,7 +781,8 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 			return 0;
 		memory.watch = w;
 	}
-	if (hotspot_look(g, w, &memory, thread.space, out) == 1)
+	if (hotspot_look(g, w, &memory, thread.space, out) == 1 ||
+	    calls_look(g, w, &memory, thread.space, out) == 1)
 		return 1;
 	/* What had been registered when the sample was taken was seen by a later look. */
 	began = now_ns();

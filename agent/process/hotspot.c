@@ -5,8 +5,7 @@
 
 #include "agent/array.h"
 #include "agent/hash.h"
-#include "agent/process/hotspot_frames.h"
-#include "agent/process/hotspot_layout.h"
+#include "agent/process/hotspot_internal.h"
 #include "agent/source/machine.h"
 
 #include <errno.h>
@@ -14,47 +13,14 @@
 #include <string.h>
 
 /* Limits on what a virtual machine can claim about itself. */
-#define HEAPS_MAX    8
 #define SEGMENTS_MAX (4u << 20)
 #define BLOBS_MAX    16384u
 #define CACHED_MAX   (4u << 20) /* bytes of cached names and frames */
 #define CACHED_SPARE 65536u
-#define SYMBOL_MAX   200
 #define CODE_MAX     (128u << 10) /* bytes of a method searched for the ends of its frame */
 #define FRAME_MAX    (1 << 16)	  /* words */
 #define VERIFY	     8	/* one of this many known blobs is checked again in each reading */
 #define LOOKS	     16 /* after this many readings without anything new, all blobs are checked */
-
-/* ---- the cached state of the code ----------------------------------------------------------- */
-
-struct blob {
-	uint64_t block; /* address of the block */
-	uint64_t method;
-	uint32_t size, id;
-	uint64_t start, end;		    /* of its code; equal: unusable */
-	uint32_t name, frames, frames_size; /* name and frames: offsets in cached; bytes */
-	uint32_t turn;			    /* the reading in which the blob was last seen */
-};
-
-struct hotspot {
-	uint64_t exports[HOTSPOT_EXPORTS];
-	struct hotspot_layout layout;
-	bool has_layout;
-	struct hotspot_cache cache;
-	struct blob *blobs;
-	size_t n_blobs, room_blobs;
-	struct uw_hash_index by_block;
-	uint8_t *cached; /* names and frames; offset 0 is not used */
-	size_t n_cached, cached_room;
-	uint8_t *segments; /* segment maps of all heaps, as read last */
-	size_t segments_room;
-	uint64_t mark; /* checksum of the segment maps that were last read completely */
-	uint32_t turn;
-	unsigned int looks; /* readings since something was new */
-	/* State of the current call: */
-	struct hotspot_memory memory;
-	bool changed;
-};
 
 int hotspot_new(const uint64_t exports[HOTSPOT_EXPORTS], struct hotspot **out)
 {
@@ -81,6 +47,9 @@ void hotspot_free(struct hotspot *h)
 	free(h->memory.pages);
 	free(h->cached);
 	free(h->segments);
+	hotspot_methods_fini(&h->methods);
+	hotspot_seen_fini(&h->seen);
+	calls_writer_fini(&h->writer);
 	free(h);
 }
 
@@ -117,7 +86,7 @@ static void forget_gone(struct hotspot *h)
 	if (h->n_cached < CACHED_MAX - CACHED_SPARE && h->n_blobs < BLOBS_MAX)
 		return;
 	for (size_t i = 0; i < h->n_blobs; i++) {
-		const struct blob *b = &h->blobs[i];
+		const struct hotspot_blob *b = &h->blobs[i];
 
 		if (b->turn != h->turn)
 			continue;
@@ -131,6 +100,7 @@ static void forget_gone(struct hotspot *h)
 	uw_hash_clear(&h->by_block);
 	h->n_blobs = 0;
 	h->n_cached = 1;
+	h->call_frames = 0;
 }
 
 /* Return the index of the blob in a block, or UW_HASH_NONE. */
@@ -150,50 +120,18 @@ static uint32_t add_blob(struct hotspot *h, uint64_t block)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Read a Symbol's text. Return its length without terminator; 0 on failure. */
-static size_t read_symbol(struct hotspot *h, uint64_t at, char out[SYMBOL_MAX])
-{
-	const struct hotspot_layout *l = &h->layout;
-	uint64_t size;
-
-	if (!hotspot_get_number(&h->memory, at + l->at[HOTSPOT_SYMBOL_LENGTH], 2, &size))
-		return 0;
-	if (size > SYMBOL_MAX)
-		size = SYMBOL_MAX;
-	return hotspot_get(&h->memory, at + l->at[HOTSPOT_SYMBOL_BODY], out, size) ? size : 0;
-}
-
 /* Store the name of the blob's method, "package.Class.method". On failure the name stays empty. */
-static void keep_method_name(struct hotspot *h, struct blob *b)
+static void keep_method_name(struct hotspot *h, struct hotspot_blob *b)
 {
-	const struct hotspot_layout *l = &h->layout;
-	char name[2 * SYMBOL_MAX + 2];
-	uint64_t method, pool, index, symbol, holder, klass;
-	size_t size, more;
+	char name[HOTSPOT_NAME_MAX];
 
-	if (!hotspot_get_number(&h->memory, b->method + l->at[HOTSPOT_CONST_METHOD], 8, &method) ||
-	    !hotspot_get_number(&h->memory, method + l->at[HOTSPOT_CONSTANTS], 8, &pool) ||
-	    !hotspot_get_number(&h->memory, method + l->at[HOTSPOT_NAME_INDEX], 2, &index) ||
-	    !hotspot_get_number(&h->memory, pool + l->pool_size + 8 * index, 8, &symbol) ||
-	    !hotspot_get_number(&h->memory, pool + l->at[HOTSPOT_HOLDER], 8, &holder) ||
-	    !hotspot_get_number(&h->memory, holder + l->at[HOTSPOT_KLASS_NAME], 8, &klass))
-		return;
-	size = read_symbol(h, klass, name);
-	for (size_t i = 0; i < size; i++)
-		if (name[i] == '/')
-			name[i] = '.';
-	name[size++] = '.';
-	more = read_symbol(h, symbol, name + size);
-	if (!more || size == 1)
-		return;
-	size += more;
-	name[size++] = 0;
-	(void)keep(h, name, size, &b->name);
+	if (hotspot_method_name(&h->memory, &h->layout, b->method, name))
+		(void)keep(h, name, strlen(name) + 1, &b->name);
 }
 
 /* ---- unwind information --------------------------------------------------------------------- */
 
-static void keep_frames(struct hotspot *h, struct blob *b, const struct hotspot_frames *f)
+static void keep_frames(struct hotspot *h, struct hotspot_blob *b, const struct hotspot_frames *f)
 {
 	if (keep(h, f->bytes, f->n, &b->frames))
 		b->frames_size = (uint32_t)f->n;
@@ -203,8 +141,8 @@ static void keep_frames(struct hotspot *h, struct blob *b, const struct hotspot_
  * Store the frames of compiled code. complete: offset at which the frame is complete; negative for
  * a method: it never has a frame, the code is only a jump.
  */
-static void keep_compiled(struct hotspot *h, struct blob *b, int64_t complete, uint32_t words,
-			  bool method)
+static void keep_compiled(struct hotspot *h, struct hotspot_blob *b, int64_t complete,
+			  uint32_t words, bool method)
 {
 	struct hotspot_code code = { .size = b->end - b->start, .words = words };
 	struct hotspot_frames f;
@@ -223,7 +161,7 @@ static void keep_compiled(struct hotspot *h, struct blob *b, int64_t complete, u
 	free(bytes);
 }
 
-static void keep_interpreter(struct hotspot *h, struct blob *b)
+static void keep_interpreter(struct hotspot *h, struct hotspot_blob *b)
 {
 	struct hotspot_frames f;
 
@@ -237,7 +175,7 @@ static void keep_interpreter(struct hotspot *h, struct blob *b)
  * Read name and frames of a new blob whose block was read into head. Return false if the time is
  * over: the blob must be read again.
  */
-static bool learn(struct hotspot *h, const uint8_t *head, struct blob *b)
+static bool learn(struct hotspot *h, const uint8_t *head, struct hotspot_blob *b)
 {
 	const struct hotspot_layout *l = &h->layout;
 	const uint8_t *p = head + l->block_size;
@@ -260,13 +198,17 @@ static bool learn(struct hotspot *h, const uint8_t *head, struct blob *b)
 	b->start = at + off;
 	b->end = at + end;
 	method = !strcmp(name, "nmethod") || !strcmp(name, "native nmethod");
+	b->compiled = method;
+	b->native = method && strcmp(name, "nmethod") != 0;
 	if (method)
 		keep_method_name(h, b);
 	if (!b->name)
 		(void)keep(h, name, strlen(name) + 1, &b->name);
-	if (!strcmp(name, "Interpreter"))
+	if (!strcmp(name, "Interpreter")) {
 		keep_interpreter(h, b);
-	else if (words && words <= FRAME_MAX)
+		h->interpreter = b->start;
+		h->interpreter_end = b->end;
+	} else if (words && words <= FRAME_MAX)
 		keep_compiled(h, b, complete, words, method);
 	return !h->memory.over;
 }
@@ -280,8 +222,8 @@ static void look_at(struct hotspot *h, uint64_t block, uint64_t room, uint32_t k
 	const struct hotspot_layout *l = &h->layout;
 	uint8_t head[HOTSPOT_HEAD_SIZE] = { 0 };
 	const uint8_t *p = head + l->block_size;
-	struct blob now = { .block = block, .turn = h->turn };
-	const struct blob *b = known == UW_HASH_NONE ? NULL : &h->blobs[known];
+	struct hotspot_blob now = { .block = block, .turn = h->turn };
+	const struct hotspot_blob *b = known == UW_HASH_NONE ? NULL : &h->blobs[known];
 
 	if (!hotspot_get(&h->memory, block, head,
 			 room < sizeof(head) ? (size_t)room : sizeof(head)))
@@ -305,16 +247,8 @@ static void look_at(struct hotspot *h, uint64_t block, uint64_t room, uint32_t k
 
 /* ---- the heaps ------------------------------------------------------------------------------ */
 
-struct heap {
-	uint64_t low, high;	      /* the committed memory */
-	uint64_t low_edge, high_edge; /* the reserved memory around it */
-	uint64_t map; /* address of a map with one byte for each segment; 0 where a block begins */
-	unsigned int log2;
-	size_t first, n; /* segments, in the array for all heaps */
-};
-
 /* Read and check one CodeHeap. */
-static bool read_heap(struct hotspot *h, uint64_t at, struct heap *heap)
+static bool read_heap(struct hotspot *h, uint64_t at, struct hotspot_heap *heap)
 {
 	const struct hotspot_layout *l = &h->layout;
 	uint64_t log2;
@@ -339,8 +273,10 @@ static bool read_heap(struct hotspot *h, uint64_t at, struct heap *heap)
 }
 
 /* Read the code heaps and their segment maps. */
-static int read_heaps(struct hotspot *h, struct heap heaps[HEAPS_MAX], size_t *n)
+static int read_heaps(struct hotspot *h)
 {
+	struct hotspot_heap *heaps = h->heaps;
+	size_t *n = &h->n_heaps;
 	const struct hotspot_layout *l = &h->layout;
 	uint64_t array, data, count, at;
 	size_t total = 0;
@@ -350,8 +286,8 @@ static int read_heaps(struct hotspot *h, struct heap heaps[HEAPS_MAX], size_t *n
 	    !hotspot_get_number(&h->memory, array + l->at[HOTSPOT_LEN], 4, &count) ||
 	    !hotspot_get_number(&h->memory, array + l->at[HOTSPOT_DATA], 8, &data))
 		return -ENOENT;
-	for (uint64_t i = 0; i < count && i < HEAPS_MAX; i++) {
-		struct heap *heap = &heaps[*n];
+	for (uint64_t i = 0; i < count && i < HOTSPOT_HEAPS_MAX; i++) {
+		struct hotspot_heap *heap = &heaps[*n];
 
 		if (!hotspot_get_number(&h->memory, data + 8 * i, 8, &at) ||
 		    !read_heap(h, at, heap))
@@ -379,7 +315,7 @@ static int read_heaps(struct hotspot *h, struct heap heaps[HEAPS_MAX], size_t *n
  * Find the smallest range of a power of two bytes, from the lowest heap on, that contains all
  * heaps.
  */
-static void span(const struct heap *heaps, size_t n, struct hotspot_cache *cache)
+static void span(const struct hotspot_heap *heaps, size_t n, struct hotspot_cache *cache)
 {
 	uint64_t high = 0;
 
@@ -395,7 +331,7 @@ static void span(const struct heap *heaps, size_t n, struct hotspot_cache *cache
 }
 
 /* Read every unknown block, and check some of the known ones, or all. */
-static void read_blobs(struct hotspot *h, const struct heap *heap, bool all)
+static void read_blobs(struct hotspot *h, const struct hotspot_heap *heap, bool all)
 {
 	const uint8_t *map = h->segments + heap->first, *end = map + heap->n;
 
@@ -416,17 +352,53 @@ static void read_blobs(struct hotspot *h, const struct heap *heap, bool all)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
+/* Find out where methods return to the stub that native code calls them by, and make its frames. */
+static void read_call_stub(struct hotspot *h)
+{
+	const struct hotspot_layout *l = &h->layout;
+	struct hotspot_frames f;
+
+	if (h->call_frames || !l->has[HOTSPOT_CALL_RETURN] ||
+	    !hotspot_get_number(&h->memory, l->at[HOTSPOT_CALL_RETURN], 8, &h->call_return) ||
+	    !h->call_return)
+		return;
+	hotspot_frames_call_stub(&f);
+	if (!keep(h, f.bytes, f.n, &h->call_frames))
+		return;
+	h->call_frames_size = (uint32_t)f.n;
+	h->changed = true;
+}
+
+/*
+ * The stub for calls is among others in one blob, which has no frames. Divide the last code, which is that
+ * blob, so that the place where methods return has some. Return the new number of codes.
+ */
+static size_t divide(const struct hotspot *h, struct uw_dynamic_code *codes, size_t n)
+{
+	struct uw_dynamic_code *all = &codes[n - 1];
+	const uint64_t start = h->call_return - 1, end = start + HOTSPOT_CALL_SIZE;
+
+	if (!h->call_frames || all->frames || start <= all->start || end >= all->end)
+		return n;
+	codes[n] = codes[n + 1] = *all;
+	codes[n].start = all->end = start;
+	codes[n].end = codes[n + 1].start = end;
+	codes[n].frames = h->cached + h->call_frames;
+	codes[n].frames_size = h->call_frames_size;
+	return n + 2;
+}
+
 /* Build the result from all usable blobs that were seen in this reading. */
 static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 {
-	struct uw_dynamic_code *codes = calloc(h->n_blobs + 1, sizeof(*codes));
+	struct uw_dynamic_code *codes = calloc(h->n_blobs + 3, sizeof(*codes));
 	size_t n = 0;
 	int err;
 
 	if (!codes)
 		return -ENOMEM;
 	for (size_t i = 0; i < h->n_blobs; i++) {
-		const struct blob *b = &h->blobs[i];
+		const struct hotspot_blob *b = &h->blobs[i];
 
 		if (b->turn != h->turn || b->start == b->end)
 			continue;
@@ -437,6 +409,8 @@ static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 			.frames = b->frames ? h->cached + b->frames : NULL,
 			.frames_size = b->frames_size,
 		};
+		if (h->call_return >= b->start && h->call_return < b->end)
+			n = divide(h, codes, n);
 	}
 	err = n ? uw_dynamic_make(machine_named(HOTSPOT_MACHINE)->elf, codes, n, names, out)
 		: -ENOENT;
@@ -451,7 +425,7 @@ static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 int hotspot_read(struct hotspot *h, uw_read_fn read, void *ctx, bool news, bool names,
 		 struct uw_dynamic **out)
 {
-	struct heap heaps[HEAPS_MAX];
+	const struct hotspot_heap *heaps = h->heaps;
 	size_t n, total;
 	uint64_t mark;
 	int err = 0;
@@ -462,9 +436,10 @@ int hotspot_read(struct hotspot *h, uw_read_fn read, void *ctx, bool news, bool 
 		err = hotspot_layout_read(&h->memory, h->exports, &h->layout);
 	h->has_layout |= !err;
 	if (!err)
-		err = read_heaps(h, heaps, &n);
+		err = read_heaps(h);
 	if (err)
 		return err;
+	n = h->n_heaps;
 	total = heaps[n - 1].first + heaps[n - 1].n;
 	mark = uw_checksum(h->segments, total, n);
 	if (mark == h->mark && !news && ++h->looks < LOOKS)
@@ -472,10 +447,35 @@ int hotspot_read(struct hotspot *h, uw_read_fn read, void *ctx, bool news, bool 
 	forget_gone(h);
 	span(heaps, n, &h->cache);
 	h->turn++;
+	read_call_stub(h);
 	for (size_t i = 0; i < n; i++)
 		read_blobs(h, &heaps[i], mark == h->mark && !news);
 	h->looks = 0;
 	/* If the time was over, the next reading must not assume that this one was complete. */
 	h->mark = h->memory.over ? 0 : mark;
 	return h->changed ? make(h, names, out) : -EAGAIN;
+}
+
+/* In a heap's map, a byte says how many segments back its block, or a piece of it, begins; 0xff: unused. */
+const struct hotspot_blob *hotspot_blob_at(const struct hotspot *h, uint64_t addr)
+{
+	for (size_t i = 0; i < h->n_heaps; i++) {
+		const struct hotspot_heap *heap = &h->heaps[i];
+		const struct hotspot_blob *b;
+		const uint8_t *map = h->segments + heap->first;
+		size_t at = (size_t)((addr - heap->low) >> heap->log2);
+		uint32_t known;
+
+		if (addr < heap->low || at >= heap->n)
+			continue;
+		while (map[at]) {
+			if (map[at] == 0xff || map[at] > at)
+				return NULL;
+			at -= map[at];
+		}
+		known = find_blob(h, heap->low + ((uint64_t)at << heap->log2));
+		b = known == UW_HASH_NONE ? NULL : &h->blobs[known];
+		return b && b->turn == h->turn && addr >= b->start && addr < b->end ? b : NULL;
+	}
+	return NULL;
 }

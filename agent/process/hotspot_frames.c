@@ -259,3 +259,21 @@ void hotspot_frames_interpreted(struct hotspot_frames *f, uint64_t size)
 	put(f, rbp_saved, sizeof(rbp_saved));
 	end_frames(f);
 }
+
+/*
+ * Native code calls Java by a stub, whose frame is based on rbp. The stub has saved the native code's other
+ * registers at places that depend on the version.
+ */
+void hotspot_frames_call_stub(struct hotspot_frames *f)
+{
+	static const uint8_t ops[] = {
+		0x0c, 6,  16,		      /* DW_CFA_def_cfa: rbp + 16 */
+		0x07, 3,  0x07, 12, 0x07, 13, /* DW_CFA_undefined: rbx, r12, r13 … */
+		0x07, 14, 0x07, 15,
+	};
+
+	begin_frames(f, HOTSPOT_CALL_SIZE);
+	put(f, ops, sizeof(ops));
+	put(f, rbp_saved, sizeof(rbp_saved));
+	end_frames(f);
+}

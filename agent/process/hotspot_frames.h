@@ -36,4 +36,9 @@ void hotspot_frames_compiled(struct hotspot_frames *frames, const struct hotspot
 /* Make CFI for the interpreter's code of this size in bytes. */
 void hotspot_frames_interpreted(struct hotspot_frames *frames, uint64_t size);
 
+/* Bytes of code around a return address: the last one of the call, and the next. */
+#define HOTSPOT_CALL_SIZE 2
+/* Make CFI for the place in the stub of calls where a method returns to it. */
+void hotspot_frames_call_stub(struct hotspot_frames *frames);
+
 #endif

@@ -44,6 +44,23 @@ static const struct wanted {
 	{ "Klass", "_name", HOTSPOT_KLASS_NAME },
 	{ "Symbol", "_length", HOTSPOT_SYMBOL_LENGTH },
 	{ "Symbol", "_body", HOTSPOT_SYMBOL_BODY },
+	{ "StubRoutines", "_call_stub_return_address", HOTSPOT_CALL_RETURN },
+	{ "ConstMethod", "_code_size", HOTSPOT_CODE_SIZE },
+	{ "ConstMethod", "_flags", HOTSPOT_CONST_FLAGS },
+	{ "ConstMethod", "_flags._flags", HOTSPOT_CONST_FLAGS }, /* from JDK 21 on */
+	{ "ConstantPool", "_source_file_name_index", HOTSPOT_SOURCE_FILE },
+	{ "PcDesc", "_pc_offset", HOTSPOT_PC_OFFSET },
+	{ "PcDesc", "_scope_decode_offset", HOTSPOT_SCOPE_OFFSET },
+	{ "nmethod", "_scopes_pcs_offset", HOTSPOT_SCOPES_PCS },
+	{ "nmethod", "_dependencies_offset", HOTSPOT_SCOPES_PCS_END },
+	{ "CompiledMethod", "_scopes_data_begin", HOTSPOT_SCOPES_BEGIN },
+	{ "nmethod", "_metadata_offset", HOTSPOT_METADATA },
+	{ "nmethod", "_immutable_data", HOTSPOT_IMMUTABLE },
+	{ "nmethod", "_scopes_data_offset", HOTSPOT_SCOPES_DATA },
+	{ "CodeBlob", "_mutable_data", HOTSPOT_MUTABLE },
+	{ "CodeBlob", "_relocation_size", HOTSPOT_RELOCATION_SIZE },
+	{ "JDK_Version", "_current", HOTSPOT_VERSION },
+	{ "JDK_Version", "_major", HOTSPOT_MAJOR },
 };
 #define N_WANTED (sizeof(wanted) / sizeof(*wanted))
 
@@ -60,6 +77,11 @@ enum {
 	TYPE_ENTRY = 40,
 };
 
+static bool is_static(enum hotspot_field field)
+{
+	return field == HOTSPOT_HEAPS || field == HOTSPOT_CALL_RETURN || field == HOTSPOT_VERSION;
+}
+
 /* Store the offset of a field, if the field is wanted. */
 static void take_field(struct hotspot_memory *m, struct hotspot_layout *l, const char *type,
 		       const uint8_t *entry)
@@ -74,7 +96,7 @@ static void take_field(struct hotspot_memory *m, struct hotspot_layout *l, const
 		if (strcmp(wanted[i].type, type) != 0 || strcmp(wanted[i].name, name) != 0)
 			continue;
 		l->at[field] = hotspot_number(
-			entry + (field == HOTSPOT_HEAPS ? STRUCT_ADDRESS : STRUCT_OFFSET), 8);
+			entry + (is_static(field) ? STRUCT_ADDRESS : STRUCT_OFFSET), 8);
 		l->has[field] = true;
 		if (field == HOTSPOT_FRAME_COMPLETE)
 			l->short_complete =
@@ -115,7 +137,7 @@ static void read_structs(struct hotspot_memory *m, struct hotspot_layout *l, uin
 	}
 }
 
-/* Read the sizes of two types from gHotSpotVMTypes. */
+/* Read the sizes of the types from gHotSpotVMTypes. */
 static void read_types(struct hotspot_memory *m, struct hotspot_layout *l, uint64_t table)
 {
 	uint8_t entry[TYPE_ENTRY];
@@ -135,9 +157,53 @@ static void read_types(struct hotspot_memory *m, struct hotspot_layout *l, uint6
 			l->pool_size = hotspot_number(entry + TYPE_SIZE, 8);
 		else if (!strcmp(name, "HeapBlock"))
 			l->block_size = hotspot_number(entry + TYPE_SIZE, 8);
-		if (l->pool_size && l->block_size)
+		else if (!strcmp(name, "ConstMethod"))
+			l->const_size = hotspot_number(entry + TYPE_SIZE, 8);
+		else if (!strcmp(name, "PcDesc"))
+			l->pc_size = hotspot_number(entry + TYPE_SIZE, 8);
+		if (l->pool_size && l->block_size && l->const_size && l->pc_size)
 			return;
 	}
+}
+
+/* Return whether all these fields are there. */
+static bool has_all(const struct hotspot_layout *l, const enum hotspot_field *fields, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!l->has[fields[i]])
+			return false;
+	return true;
+}
+
+#define HAS_ALL(l, ...)                                         \
+	has_all(l, (const enum hotspot_field[]){ __VA_ARGS__ }, \
+		sizeof((const enum hotspot_field[]){ __VA_ARGS__ }) / sizeof(enum hotspot_field))
+
+/*
+ * See what is there for lines and inlined calls. Up to JDK 19 any byte can begin a compressed number
+ * (CompressedStream), later not 0 (unsigned5.hpp). The version is exported as long as there was
+ * a doubt.
+ */
+static void see_scopes(struct hotspot_memory *m, struct hotspot_layout *l)
+{
+	uint64_t major = UINT64_MAX;
+
+	l->least_byte = 1;
+	if (HAS_ALL(l, HOTSPOT_VERSION, HOTSPOT_MAJOR) &&
+	    !hotspot_get_number(m, l->at[HOTSPOT_VERSION] + l->at[HOTSPOT_MAJOR], 1, &major))
+		return;
+	if (major < 20)
+		l->least_byte = 0;
+	l->has_lines = HAS_ALL(l, HOTSPOT_CODE_SIZE, HOTSPOT_CONST_FLAGS) && l->const_size &&
+		       l->const_size <= 4096;
+	l->has_scopes =
+		l->has_lines && l->pc_size >= 8 && l->pc_size <= 64 &&
+		HAS_ALL(l, HOTSPOT_PC_OFFSET, HOTSPOT_SCOPE_OFFSET, HOTSPOT_SCOPES_PCS) &&
+		l->at[HOTSPOT_PC_OFFSET] <= l->pc_size - 4 &&
+		l->at[HOTSPOT_SCOPE_OFFSET] <= l->pc_size - 4 &&
+		(HAS_ALL(l, HOTSPOT_SCOPES_PCS_END, HOTSPOT_SCOPES_BEGIN, HOTSPOT_METADATA) ||
+		 HAS_ALL(l, HOTSPOT_IMMUTABLE, HOTSPOT_SCOPES_DATA, HOTSPOT_MUTABLE,
+			 HOTSPOT_RELOCATION_SIZE));
 }
 
 /*
@@ -153,10 +219,11 @@ int hotspot_layout_read(struct hotspot_memory *m, const uint64_t exports[HOTSPOT
 	if (m->over)
 		return -EFAULT;
 	for (unsigned int i = 0; i < HOTSPOT_N_FIELDS; i++) {
-		bool spare = i == HOTSPOT_CODE_BEGIN || i == HOTSPOT_CODE_OFFSET;
+		bool spare = i == HOTSPOT_CODE_BEGIN || i == HOTSPOT_CODE_OFFSET ||
+			     i >= HOTSPOT_N_NEEDED;
 
 		/* The structures are small, so a larger number is not an offset. */
-		if ((!l->has[i] && !spare) || (l->has[i] && i != HOTSPOT_HEAPS && l->at[i] > 4096))
+		if ((!l->has[i] && !spare) || (l->has[i] && !is_static(i) && l->at[i] > 4096))
 			return -ENOENT;
 	}
 	/* All wanted fields of a block are read at once. */
@@ -166,5 +233,6 @@ int hotspot_layout_read(struct hotspot_memory *m, const uint64_t exports[HOTSPOT
 	if ((!l->has[HOTSPOT_CODE_BEGIN] && !l->has[HOTSPOT_CODE_OFFSET]) || !l->pool_size ||
 	    l->pool_size > 4096 || !l->block_size || l->at[HOTSPOT_BLOCK_USED] >= l->block_size)
 		return -ENOENT;
-	return 0;
+	see_scopes(m, l);
+	return m->over ? -EFAULT : 0;
 }

@@ -38,15 +38,37 @@ enum hotspot_field {
 	HOTSPOT_KLASS_NAME,
 	HOTSPOT_SYMBOL_LENGTH,
 	HOTSPOT_SYMBOL_BODY,
+	HOTSPOT_N_NEEDED,
+	HOTSPOT_CALL_RETURN = HOTSPOT_N_NEEDED, /* static */
+	/* What follows is only needed for lines and inlined calls. */
+	HOTSPOT_CODE_SIZE, /* bytes of a method's bytecode */
+	HOTSPOT_CONST_FLAGS,
+	HOTSPOT_SOURCE_FILE,
+	HOTSPOT_PC_OFFSET,
+	HOTSPOT_SCOPE_OFFSET,
+	HOTSPOT_SCOPES_PCS,
+	HOTSPOT_SCOPES_PCS_END, /* these three in older versions */
+	HOTSPOT_SCOPES_BEGIN,
+	HOTSPOT_METADATA,
+	HOTSPOT_IMMUTABLE, /* and these in newer ones */
+	HOTSPOT_SCOPES_DATA,
+	HOTSPOT_MUTABLE,
+	HOTSPOT_RELOCATION_SIZE,
+	HOTSPOT_VERSION, /* static; in older versions */
+	HOTSPOT_MAJOR,
 	HOTSPOT_N_FIELDS
 };
 
 struct hotspot_layout {
 	uint64_t at[HOTSPOT_N_FIELDS];
 	bool has[HOTSPOT_N_FIELDS];
-	bool short_complete; /* FRAME_COMPLETE has 16 bits */
-	uint64_t pool_size;  /* bytes of a ConstantPool without its entries */
-	uint64_t block_size; /* bytes of a block's header */
+	bool short_complete;	    /* FRAME_COMPLETE has 16 bits */
+	uint64_t pool_size;	    /* bytes of a ConstantPool without its entries */
+	uint64_t block_size;	    /* bytes of a block's header */
+	uint64_t const_size;	    /* bytes of a ConstMethod without its bytecode; 0: not known */
+	uint64_t pc_size;	    /* bytes of a PcDesc; 0: not known */
+	bool has_lines, has_scopes; /* all that is needed for lines; for inlined calls */
+	uint8_t least_byte;	    /* of compressed numbers: 0, or 1 in newer versions */
 };
 
 /* Read and check the layout. -ENOENT: not a virtual machine that this code understands; -EFAULT. */

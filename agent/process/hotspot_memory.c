@@ -84,6 +84,23 @@ bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int si
 	return true;
 }
 
+bool hotspot_get_packed(struct hotspot_memory *m, uint64_t *addr, uint8_t least, uint32_t *out)
+{
+	uint32_t value = 0;
+	uint8_t byte;
+
+	for (unsigned int i = 0; i < 5; i++) {
+		if (!hotspot_get(m, *addr, &byte, 1) || byte < least)
+			return false;
+		++*addr;
+		value += (uint32_t)(byte - least) << 6 * i;
+		if (byte < 192)
+			break;
+	}
+	*out = value;
+	return true;
+}
+
 bool hotspot_get_text(struct hotspot_memory *m, uint64_t addr, char *out, size_t size)
 {
 	size_t n = 0;

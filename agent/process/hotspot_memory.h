@@ -40,6 +40,13 @@ uint64_t hotspot_number(const uint8_t *p, unsigned int size);
 /* Read a little-endian number of size bytes, at most 8. */
 bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int size, uint64_t *out);
 
+/*
+ * Read a number in HotSpot's format UNSIGNED5 (src/hotspot/share/utilities/unsigned5.hpp), and move *addr
+ * behind it: one to five digits, the lowest first. Each is a byte minus least, the least byte that a digit
+ * can be; 0 in versions before 20, else 1. One below 192 - least is the last.
+ */
+bool hotspot_get_packed(struct hotspot_memory *m, uint64_t *addr, uint8_t least, uint32_t *out);
+
 /* Read a string; at most size - 1 bytes of it are stored, with a terminating 0. */
 bool hotspot_get_text(struct hotspot_memory *m, uint64_t addr, char *out, size_t size);
 

@@ -33,7 +33,8 @@ struct process {
 	const char *labels; /* with those of its context, too; NULL: it has none */
 	struct process_context context;
 	struct uw_space *space;
-	bool generates; /* as in struct thread, like files */
+	struct calls *calls; /* as in struct thread; owned */
+	bool generates;	     /* likewise, like files */
 	uint64_t files;
 	uint64_t next_forgotten; /* address of a mapping, see bound_mappings */
 };
@@ -99,8 +100,10 @@ void processes_free(struct processes *p)
 {
 	if (!p)
 		return;
-	for (uint32_t i = 0; i < p->n_processes; i++)
+	for (uint32_t i = 0; i < p->n_processes; i++) {
 		uw_space_free(p->processes[i].space);
+		calls_free(p->processes[i].calls);
+	}
 	free(p->processes);
 	free(p->tasks);
 	free(p->ends);
@@ -256,6 +259,7 @@ static void remove_process(struct processes *p, struct process *process)
 
 	p->n_mappings -= uw_space_n_mappings(process->space);
 	uw_space_free(process->space);
+	calls_free(process->calls);
 	uw_hash_remove(&p->by_pid, hash_u64(0, process->pid), id);
 	if (id == last)
 		return;
@@ -572,22 +576,26 @@ static int on_mapping(struct processes *p, const struct event *event)
  */
 static int on_generated(struct processes *p, const struct event *event)
 {
-	struct uw_dynamic *dynamic;
+	bool calls = calls_are(event->generated.bytes, event->generated.size);
+	struct uw_dynamic *dynamic = NULL;
 	struct process *process;
 	int err = need_process(p, event->pid);
 
 	if (err)
 		return err;
-	err = uw_dynamic_open(event->generated.bytes, event->generated.size, &dynamic);
+	process = find_process(p, event->pid);
+	if (calls)
+		err = calls_take(&process->calls, event->generated.bytes, event->generated.size);
+	else
+		err = uw_dynamic_open(event->generated.bytes, event->generated.size, &dynamic);
 	if (err == -EBADMSG || err == -ENOTSUP) {
 		log_warning("process %" PRIu32 ": what it registered of generated code is of no "
 			    "use: %s",
 			    event->pid, err == -ENOTSUP ? "of another version" : "damaged");
 		return 0;
 	}
-	if (err)
+	if (err || calls)
 		return err;
-	process = find_process(p, event->pid);
 	if (!uw_dynamic_is_names(dynamic))
 		uw_space_set_dynamic(process->space, dynamic);
 	for (const struct uw_mapping *m = uw_space_above(process->space, 0); m;
@@ -616,6 +624,8 @@ int processes_event(struct processes *p, const struct event *event)
 		if (process) {
 			p->n_mappings -= uw_space_n_mappings(process->space);
 			uw_space_clear(process->space);
+			calls_free(process->calls);
+			process->calls = NULL;
 			process->generates = false;
 			process->exe = process->labels = NULL;
 			process->context = (struct process_context){ .born_ns = event->time_ns };
@@ -664,6 +674,7 @@ int processes_thread(struct processes *p, uint32_t pid, uint32_t tid, struct thr
 				.process_comm = process->comm,
 				.space = process->space,
 				.labels = process->labels ? process->labels : process->exe,
+				.calls = process->calls,
 				.generates = process->generates,
 				.files = process->files };
 	return 0;

@@ -6,6 +6,7 @@
 #define AGENT_PROCESS_PROCESS_H
 
 #include "agent/labels.h"
+#include "agent/process/calls.h"
 #include "agent/process/modules.h"
 
 struct processes;
@@ -13,9 +14,10 @@ struct processes;
 struct thread {
 	uint32_t tid, pid;
 	const char *comm; /* the thread's name; sanitised; lives until processes_forget_names */
-	const char *process_comm; /* the name of the thread group's leader, likewise */
-	struct uw_space *space;	  /* borrowed until the next event */
-	bool generates;		  /* the process has executable memory without a file */
+	const char *process_comm;  /* the name of the thread group's leader, likewise */
+	struct uw_space *space;	   /* borrowed until the next event */
+	const struct calls *calls; /* what frames of its runtime execute; likewise; NULL: unknown */
+	bool generates;		   /* the process has executable memory without a file */
 	const char *labels; /* of the process: a text of agent/labels.h; likewise; NULL: none */
 	uint64_t files;	    /* changes with the process and whenever other files are mapped */
 };

@@ -3,8 +3,9 @@
  * changes the memory of a sound machine (tests/hotspot_vm.h): byte 0 chooses its version and what is
  * asked for, and every three bytes and more are a place in two bytes, a length, and the bytes that
  * are written there. A length of 0 ends what a reading sees, and the next reading follows. Whatever is
- * read: walks by it end, and names are texts.
+ * read: walks by it end, names are texts, and what is written of frames is sound.
  */
+#include "agent/process/calls.h"
 #include "tests/hotspot_vm.h"
 
 #include <elf.h>
@@ -27,7 +28,7 @@ static volatile uint64_t sink;
 
 /* Both machines as they were made: to copy what is used of one is faster than to make it. */
 static struct made {
-	uint64_t exports[HOTSPOT_EXPORTS], inner, outer, interpreter;
+	uint64_t exports[HOTSPOT_EXPORTS], inner, outer, interpreter, interpreted, bytecode;
 	size_t used;
 	uint8_t low[sizeof(vm.bytes) - SPAN], heap[HEAP_USED];
 } made[2];
@@ -42,6 +43,8 @@ static const struct made *make(unsigned int version)
 		m->inner = inner;
 		m->outer = outer;
 		m->interpreter = interpreter;
+		m->interpreted = interpreted;
+		m->bytecode = bytecode(interpreted);
 		m->used = vm.used;
 		memcpy(m->low, vm.bytes, m->used);
 		memcpy(m->heap, vm.bytes + (HEAP - BASE), HEAP_USED);
@@ -110,6 +113,38 @@ static void walk(const struct made *of, struct uw_dynamic *d, uint64_t pc)
 	uw_space_free(space);
 }
 
+/* Look at a stack with a frame of each kind, so that all of them are read. */
+static void look(const struct made *of, struct hotspot *h, struct calls **calls)
+{
+	uint64_t words[32] = { 0 };
+	struct uw_regs regs = { .known = 0 };
+	struct hotspot_sample sample = { .regs = &regs,
+					 .addr = STACK,
+					 .stack = (void *)words,
+					 .size = sizeof(words),
+					 .now = vm.reads };
+	struct call found[4];
+	const void *bytes;
+	size_t size, n;
+
+	words[1] = of->inner + IN_HELPER;
+	words[2] = of->outer + 40;
+	words[20 - 8] = of->bytecode + 7;
+	words[20 - 3] = of->interpreted;
+	words[20 - 1] = STACK + 8 * 24;
+	words[20 + 1] = of->interpreter + 64;
+	regs.value[UW_X86_64_RIP] = of->interpreter + 8;
+	regs.value[UW_X86_64_RBP] = STACK + 8 * 20;
+	regs.value[UW_X86_64_R13] = of->bytecode + 9;
+	if (hotspot_calls(h, read_vm, NULL, &sample, &bytes, &size))
+		return;
+	if (!calls_are(bytes, size) || calls_take(calls, bytes, size) == -EBADMSG)
+		abort();
+	n = *calls ? calls_find(*calls, of->inner + IN_HELPER, 0, found, 4) : 0;
+	for (size_t i = 0; i < n && i < 4; i++)
+		sink += strlen(found[i].function) + (found[i].file ? strlen(found[i].file) : 0);
+}
+
 static void use(const struct made *of, struct uw_dynamic *d)
 {
 	struct uw_dynamic_proc proc;
@@ -125,6 +160,7 @@ static void use(const struct made *of, struct uw_dynamic *d)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct made *machine;
+	struct calls *calls = NULL;
 	struct hotspot *h;
 	uint8_t how;
 
@@ -146,7 +182,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (!hotspot_read(h, read_vm, NULL, true, how & NAMES, &d))
 			use(machine, d);
 		uw_dynamic_put(d);
+		look(machine, h, &calls);
 	}
+	calls_free(calls);
 	hotspot_free(h);
 	return 0;
 }

@@ -4,7 +4,7 @@ set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/recording.seeds
 rm -rf "$work"
-mkdir -p "$work"/{hotspot,record,options,proc,context,cpython}
+mkdir -p "$work"/{hotspot,record,options,proc,context,cpython,calls}
 python3 - "$work" <<'PY'
 import struct, sys
 work = sys.argv[1]
@@ -61,6 +61,17 @@ for name, payload in {'resource': resource + b'\x10\1', 'context': field(1, reso
                       'twice': resource + resource, 'list': pair(1, b'a.list', field(5, field(1, field(1, b'x'))))}.items():
     for rules in 0, 1:
         open(f'{work}/context/{name}{rules}', 'wb').write(bytes([rules]) + payload)
+# schema/calls_blob.h: frames with two calls and with none, a second blob that replaces them, and one that forgets.
+def calls(flags, frames, calls, texts):
+    texts = b''.join(t + b'\0' for t in texts)
+    blob = b''.join(struct.pack('<QQII', *f) for f in frames) + b''.join(struct.pack('<IIII', *c) for c in calls) + texts + b'\0'
+    head = struct.pack('<IHHQIIIhhhhQQQ', 0x4c43574f, 1, 1, 64 + len(blob), len(frames), len(calls), flags, -3, -8, 13, 0, 100, 200, 0)
+    return struct.pack('<I', 64 + len(blob)) + head + blob
+at = 64 + 2 * 24 + 2 * 16
+two = calls(0, [(7, 8, 0, 2), (0x1000, 0, 2, 0)], [(at, at + 2, 5, 1), (at, 0, 0, 0)], [b'f', b'F.java'])
+open(f'{work}/calls/two', 'wb').write(two)
+open(f'{work}/calls/again', 'wb').write(two + calls(0, [(7, 8, 0, 1)], [(64 + 24 + 16, 0, 1, 1)], [b'new']))
+open(f'{work}/calls/forgotten', 'wb').write(two + calls(1, [], [], []))
 open(f'{work}/proc/maps', 'w').write('1000-2000 r-xp 00000000 08:01 5 /bin/a\\012b (deleted)\n2000-3000 rw-p 00000000 00:00 0 [heap]\n')
 open(f'{work}/proc/status', 'w').write('Name:\tx\nState:\tZ (zombie)\nTgid:\t5\nPPid:\t4\nThreads:\t2\n')
 open(f'{work}/proc/mountinfo', 'w').write('22 1 0:27 / /mnt rw - fuse.x /dev/x rw,user_id=5\n23 1 8:1 / / rw shared:1 - ext4 /dev/vda rw\n')
@@ -69,6 +80,7 @@ PY
 tests/fuzz/run options 5000 400 "$work/options"
 tests/fuzz/run proc_text 8000 2000 "$work/proc"
 tests/fuzz/run otel_ctx 20000 1000 "$work/context"
+tests/fuzz/run calls 20000 1000 "$work/calls"
 tests/fuzz/run hotspot 2000 1000 "$work/hotspot"
 tests/fuzz/run cpython 20000 600 "$work/cpython"
 tests/fuzz/run live_record 100000 2000 "$work/record"

@@ -4,6 +4,8 @@
  */
 #include "agent/process/hotspot.h"
 
+#include "agent/process/calls.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -92,6 +94,7 @@ static void test_walks(const struct version *version)
 {
 	struct hotspot *h = NULL;
 	struct uw_dynamic *d = NULL;
+	struct uw_stack s;
 	enum { AT = 20 };
 
 	put_machine(version);
@@ -118,8 +121,244 @@ static void test_walks(const struct version *version)
 	check_walk(d, inner + LOOK, AT, 0x1111, "left");
 	check_walk(d, inner + RET, AT, 0x1111, "at ret");
 	check_walk(d, inner + RET + 1, AT - 5, 0x2222, "code behind that has the frame");
+	/* Native code called the interpreter by the stub; other stubs have no frames that are known. */
+	words[AT + 21] = CALL_RETURN;
+	words[AT + 20] = STACK + 8 * 50;
+	words[50] = STACK + 8 * 58;
+	words[51] = outer + 40;
+	s = walk(d, interpreter + 64, STACK + 8 * AT, STACK + 8 * (AT + 20));
+	CHECK(s.n_frames >= 3 && frames[1].pc == CALL_RETURN && frames[2].pc == outer + 40 &&
+		      frames[2].stepper == UW_STEPPER_DYNAMIC,
+	      "the stub for calls");
+	CHECK(!strcmp(name_at(d, CALL_RETURN), "StubRoutines (1)") &&
+		      !strcmp(name_at(d, CALL_RETURN + 8), "StubRoutines (1)"),
+	      "all of it has its name");
+	s = walk(d, CALL_RETURN + 8, STACK + 8 * AT, STACK + 8 * 50);
+	CHECK(s.n_frames < 2 || frames[1].stepper != UW_STEPPER_DYNAMIC, "the rest is guessed");
 	uw_dynamic_put(d);
 	hotspot_free(h);
+}
+
+/* ---- what frames execute ------------------------------------------------------------------ */
+
+static struct calls *calls;
+
+/* Look at the stack, and add what is new to calls. Return what hotspot_calls does. */
+static int look(struct hotspot *h, uint64_t pc, uint64_t fp, uint64_t r13, uint64_t now)
+{
+	struct uw_regs regs = { .known = 0 };
+	struct hotspot_sample sample = { .regs = &regs,
+					 .addr = STACK,
+					 .stack = (void *)words,
+					 .size = sizeof(words),
+					 .now = now };
+	const void *bytes;
+	size_t size;
+	int err;
+
+	regs.value[UW_X86_64_RIP] = pc;
+	regs.value[UW_X86_64_RBP] = fp;
+	regs.value[UW_X86_64_R13] = r13;
+	err = hotspot_calls(h, read_vm, NULL, &sample, &bytes, &size);
+	if (!err)
+		CHECK(calls_are(bytes, size) && calls_take(&calls, bytes, size) == 0, "sound");
+	return err;
+}
+
+/* Return whether the frame has the call number i of n: this method and line. */
+static bool is_call(uint64_t key0, uint64_t key1, size_t n, size_t i, const char *function,
+		    uint32_t line)
+{
+	struct call found[4];
+
+	return calls && calls_find(calls, key0, key1, found, 4) == n && i < n &&
+	       !strcmp(found[i].function, function) && found[i].line == line &&
+	       (found[i].start_line == 10 || !line) && found[i].file;
+}
+
+/* Put an interpreted frame: rbp points to words[at]. */
+static void put_interpreted(unsigned int at, uint64_t m, uint64_t bcp)
+{
+	words[at + 1] = interpreter + 80;
+	words[at - 1] = STACK + 8 * (at + 4);
+	words[at - 3] = m;
+	words[at - 8] = bcp;
+}
+
+static void test_calls(const struct version *version)
+{
+	struct hotspot *h = NULL;
+	struct uw_dynamic *d = NULL;
+	uint64_t code;
+	struct call found[1];
+
+	put_machine(version);
+	memset(words, 0, sizeof(words));
+	code = bytecode(interpreted);
+	CHECK(hotspot_new(exports, &h) == 0, "new");
+	CHECK(look(h, inner, 0, 0, 1) == -ENOENT, "nothing is known before the code is");
+	CHECK(hotspot_read(h, read_vm, NULL, false, false, &d) == 0, "read");
+	uw_dynamic_put(d);
+	words[3] = inner + IN_HELPER;
+	words[4] = inner + IN_BODY;
+	words[5] = inner + IN_BODY + 1; /* no return address */
+	words[6] = outer + 8;
+	put_interpreted(20, interpreted, code + 6);
+	put_interpreted(30, interpreted, code + 25);
+	put_interpreted(40, interpreted, 0);
+	put_interpreted(50, interpreted, code + CODE); /* behind it */
+	CHECK(look(h, inner + IN_HELPER + 1, 0, 0, 1) == 0, "there is news");
+	CHECK(is_call(inner + IN_HELPER, 0, 2, 0, "java.util.Help.compare", 13) &&
+		      is_call(inner + IN_HELPER, 0, 2, 1, "java.util.TreeMap.put", 13),
+	      "an inlined call and its caller");
+	CHECK(is_call(inner + IN_BODY, 0, 1, 0, "java.util.TreeMap.put", 300), "its own code");
+	CHECK(is_call(inner + IN_HELPER + 1, 1, 1, 0, "java.util.TreeMap.put", 300),
+	      "an interrupted pc is in what the next call is in");
+	CHECK(is_call(outer + 8, 0, 1, 0, "Work.texts", 0), "a native method");
+	CHECK(is_call(interpreted, code + 6, 1, 0, "Work.run", 13) &&
+		      is_call(interpreted, code + 25, 1, 0, "Work.run", 11) &&
+		      is_call(interpreted, 0, 1, 0, "Work.run", 10),
+	      "interpreted");
+	CHECK(calls_find(calls, inner + IN_BODY, 0, found, 1) == 1 &&
+		      !strcmp(found[0].file, "java/util/File.java") &&
+		      calls_find(calls, interpreted, 0, found, 1) == 1 &&
+		      !strcmp(found[0].file, "File.java"),
+	      "files are in the directory of their package");
+	CHECK(!calls_find(calls, inner + IN_BODY + 1, 0, found, 1) &&
+		      !calls_find(calls, interpreted, code + CODE, found, 1),
+	      "what is no frame is not there");
+	CHECK(calls_interpreter_of(calls)->start == interpreter, "the interpreter");
+	vm.reads = 0;
+	CHECK(look(h, inner + IN_HELPER + 1, 0, 0, 2) == -EAGAIN && !vm.reads,
+	      "what is known is not read again");
+
+	/* Behind the last call there is only the method itself. */
+	CHECK(look(h, inner + IN_BODY + 1, 0, 0, 3) == 0 &&
+		      is_call(inner + IN_BODY + 1, 1, 1, 0, "java.util.TreeMap.put", 0),
+	      "at an end");
+	/* Innermost frames: by r13, by the slot, and where there is neither yet. */
+	CHECK(look(h, interpreter + 8, STACK + 8 * 30, code + 310, 4) == 0 &&
+		      is_call(interpreted, code + 310, 1, 0, "Work.run", 300),
+	      "r13");
+	CHECK(look(h, interpreter + 8, STACK + 8 * 30, 0x1234, 5) == -EAGAIN, "the slot is known");
+	words[30 - 3] = method("Native", "one");
+	put(bytecode(words[30 - 3]) - v->const_size + v->code_size, 0, 2);
+	CHECK(look(h, interpreter + 8, STACK + 8 * 30, bytecode(words[30 - 3]), 5) == 0 &&
+		      is_call(words[30 - 3], bytecode(words[30 - 3]), 1, 0, "Native.one", 0),
+	      "a native method has no bytecode");
+	words[30 - 3] = method("Fresh", "one");
+	CHECK(look(h, interpreter + 8, STACK + 8 * 30, 0x1234, 6) == 0 &&
+		      is_call(words[30 - 3], 0, 1, 0, "Fresh.one", 10),
+	      "an entry");
+
+	/* A class is unloaded, and another has its place. */
+	{
+		uint64_t other = method("Other", "two");
+
+		memcpy(vm.bytes + (interpreted - BASE), vm.bytes + (other - BASE), 96);
+		put_interpreted(20, interpreted, bytecode(interpreted) + 6);
+		CHECK(look(h, inner, 0, 0, 7) == 0, "what has another key is new at once");
+		CHECK(is_call(interpreted, bytecode(interpreted) + 6, 1, 0, "Other.two", 13) ||
+			      !is_call(interpreted, 0, 1, 0, "Other.two", 10),
+		      "and the rest is looked at later");
+		(void)look(h, inner, 0, 0, 3000000000);
+		CHECK(is_call(interpreted, 0, 1, 0, "Other.two", 10), "after a second");
+	}
+	calls_free(calls);
+	calls = NULL;
+	hotspot_free(h);
+}
+
+/* A walked frame is what the table says of its words; while it is made, of what is there already. */
+static void test_frames(void)
+{
+	struct uw_region region = { .addr = STACK, .size = sizeof(words), .bytes = (void *)words };
+	struct uw_memory captured = { .regions = &region, .n_regions = 1 };
+	struct uw_thread thread = { .read = uw_memory_read, .ctx = &captured };
+	struct calls_writer w = { .n_frames = 0 };
+	struct calls_interpreter in = {
+		.slots = { -3, -8 }, .reg = UW_X86_64_R13, .start = 100, .end = 200
+	};
+	struct uw_frame frame = { .pc = 150, .cfa = STACK + 8 * 20 + 16, .sp = STACK };
+	struct call call = { .function = "a" }, found[2];
+	const void *bytes;
+	size_t size;
+
+	memset(words, 0, sizeof(words));
+	words[20 - 3] = 7;
+	words[20 - 8] = 8;
+	calls_begin(&w);
+	CHECK(!calls_finish(&w, &in, false, &size), "there is nothing to say");
+	CHECK(!calls_frame(&w, 7, 8) && !calls_add(&w, &call), "by the slots");
+	call.function = "b";
+	CHECK(!calls_frame(&w, 7, 9) && !calls_add(&w, &call), "by the register");
+	call.function = "c";
+	CHECK(!calls_frame(&w, 7, 0) && !calls_add(&w, &call), "at the entry");
+	call.function = "d";
+	CHECK(!calls_frame(&w, 300, 0) && !calls_add(&w, &call), "compiled");
+	bytes = calls_finish(&w, &in, true, &size);
+	CHECK(bytes && calls_take(&calls, bytes, size) == 0, "take");
+	thread.regs.value[UW_X86_64_R13] = 9;
+	thread.regs.known = 1u << UW_X86_64_R13;
+#define IS(innermost, name)                                                    \
+	(calls_of_frame(calls, &frame, &thread, (innermost), found, 2) == 1 && \
+	 !strcmp(found[0].function, (name)))
+	CHECK(IS(false, "a") && IS(true, "b"), "the register is of the innermost frame only");
+	thread.regs.value[UW_X86_64_R13] = 10;
+	CHECK(IS(true, "a"), "a register with something else");
+	frame.sp = STACK + 8 * (20 - 7);
+	CHECK(IS(true, "c") && !calls_of_frame(calls, &frame, &thread, false, found, 2),
+	      "half made");
+	frame.sp = STACK + 8 * (20 - 2);
+	CHECK(!calls_of_frame(calls, &frame, &thread, true, found, 2), "hardly begun");
+	frame = (struct uw_frame){ .pc = 300, .cfa = 1, .sp = STACK };
+	CHECK(IS(false, "d"), "compiled code is known by its pc");
+	frame.exact = true;
+	CHECK(!calls_of_frame(calls, &frame, &thread, true, found, 2),
+	      "interrupted there is another");
+	frame = (struct uw_frame){ .pc = 150 };
+	CHECK(!calls_of_frame(calls, &frame, &thread, true, found, 2), "a walk that ended here");
+
+	/* Damage, one byte each: an error or a table, and every text ends. */
+	for (size_t i = 0; i < size; i++) {
+		uint8_t copy[512];
+		struct calls *c = NULL;
+
+		memcpy(copy, bytes, size);
+		copy[i] ^= 0xff;
+		if (!calls_take(&c, copy, size))
+			for (unsigned int k = 8; k < 10; k++)
+				if (calls_find(c, 7, k, found, 2) == 1)
+					CHECK(strlen(found[0].function) < size, "a text ends");
+		calls_free(c);
+	}
+	CHECK(calls_take(&calls, bytes, size - 1) == -EBADMSG &&
+		      calls_take(&calls, bytes, 8) == -EBADMSG,
+	      "cut");
+	CHECK(!calls_are("ab", 2), "too short to be known");
+	/* Later words replace earlier ones, or all of them. */
+	calls_begin(&w);
+	call.function = "new";
+	CHECK(!calls_frame(&w, 7, 8) && !calls_add(&w, &call), "write");
+	bytes = calls_finish(&w, &in, false, &size);
+	frame = (struct uw_frame){ .pc = 150, .cfa = STACK + 8 * 20 + 16, .sp = STACK };
+	CHECK(bytes && calls_take(&calls, bytes, size) == 0 && IS(false, "new") &&
+		      calls_find(calls, 300, 0, found, 2) == 1,
+	      "replaced");
+	bytes = calls_finish(&w, &in, true, &size);
+	CHECK(bytes && calls_take(&calls, bytes, size) == 0 && !calls_find(calls, 300, 0, found, 2),
+	      "forgotten");
+	/* There is no room for everything. */
+	calls_begin(&w);
+	for (size = 0; size < 100000 && !calls_frame(&w, size, 0); size++)
+		if (calls_add(&w, &call))
+			break;
+	bytes = calls_finish(&w, &in, false, &size);
+	CHECK(bytes && size > 1000000 && size <= 1 << 20 && !calls_take(&calls, bytes, size),
+	      "full");
+	calls_free(calls);
+	calls = NULL;
+	calls_writer_fini(&w);
 }
 
 /* The virtual machine's changes since then. */
@@ -252,8 +491,15 @@ static void test_harm(void)
 					   STACK + 8 * (any() % WORDS));
 			}
 			uw_dynamic_put(d);
+			words[3] = inner + IN_HELPER;
+			words[4] = inner + IN_BODY;
+			put_interpreted(30, interpreted, bytecode(interpreted) + 6);
+			(void)look(h, inner + any() % 128, STACK + 8 * (any() % WORDS), any(),
+				   any());
 			harm_anywhere();
 		}
+		calls_free(calls);
+		calls = NULL;
 		hotspot_free(h);
 	}
 	CHECK(good > 100, "much of it could be read");
@@ -263,6 +509,9 @@ int main(void)
 {
 	for (unsigned int i = 0; i < sizeof(versions) / sizeof(*versions); i++)
 		test_walks(&versions[i]);
+	for (unsigned int i = 0; i < sizeof(versions) / sizeof(*versions); i++)
+		test_calls(&versions[i]);
+	test_frames();
 	test_news();
 	test_time();
 	test_harm();

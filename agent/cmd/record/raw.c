@@ -179,7 +179,9 @@ int raw_event(struct raw *raw, const struct event *event)
 		if (!err)
 			err = runtimes_event(raw->runtimes, event);
 	} else if (raw->generated) {
-		if (generated_look(raw->generated, event, &found) == 1)
+		for (int i = 0; !err && i < GENERATED_LOOKS &&
+				generated_look(raw->generated, event, &found) == 1;
+		     i++)
 			err = write_event(raw, &found);
 		if (!err)
 			err = write_memory(raw, event);

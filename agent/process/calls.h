@@ -1,0 +1,79 @@
+/*
+ * agent/process/calls.h: what frames of a runtime's code execute (schema/calls_blob.h): writing it down, and
+ * a process's table of all that was written down.
+ */
+#ifndef AGENT_PROCESS_CALLS_H
+#define AGENT_PROCESS_CALLS_H
+
+#include "unwinder/unwinder.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct call {
+	const char *function;	   /* any bytes, as in the process */
+	const char *file;	   /* NULL: not known */
+	uint32_t line, start_line; /* 0: not known */
+};
+
+/* ---- writing ---- */
+
+struct calls_writer { /* all zero: empty */
+	struct calls_frame *frames;
+	struct calls_call *calls;
+	char *texts;
+	size_t n_frames, room_frames, n_calls, room_calls, n_texts, room_texts;
+	uint8_t *bytes; /* of the last calls_finish */
+	size_t room_bytes;
+};
+
+/* How the interpreter's frames are known; see struct calls_header. */
+struct calls_interpreter {
+	uint16_t runtime;
+	int16_t slots[2], reg;
+	uint64_t start, end;
+};
+
+void calls_writer_fini(struct calls_writer *writer);
+void calls_begin(struct calls_writer *writer);
+/*
+ * Begin a frame; calls_add then adds its calls, the innermost first. -ENOMEM; -E2BIG: there are too many.
+ * calls_add drops the frame then.
+ */
+int calls_frame(struct calls_writer *writer, uint64_t key0, uint64_t key1);
+int calls_add(struct calls_writer *writer, const struct call *call);
+/* Return the bytes, borrowed until the next call; NULL: no memory, or no frame was written and forget not set. */
+const void *calls_finish(struct calls_writer *writer, const struct calls_interpreter *interpreter,
+			 bool forget, size_t *size);
+
+/* ---- a process's table ---- */
+
+struct calls;
+
+/* Return whether these bytes begin as a blob of calls, not as one of schema/dynamic_blob.h. */
+bool calls_are(const void *bytes, size_t size);
+/*
+ * Add what the bytes say to the table; *calls is made if it is NULL. What they say of a frame replaces what is
+ * known of it. Anything may be in the bytes: -EBADMSG, -ENOTSUP (of another version); -ENOMEM.
+ */
+int calls_take(struct calls **calls, const void *bytes, size_t size);
+void calls_free(struct calls *calls); /* NULL is fine */
+
+const struct calls_interpreter *calls_interpreter_of(const struct calls *calls);
+
+/*
+ * Return how many calls a frame of this key has, 0: it is not known. The first max of them, the innermost
+ * first, are put into out; the texts are borrowed until calls_take.
+ */
+size_t calls_find(const struct calls *calls, uint64_t key0, uint64_t key1, struct call *out,
+		  size_t max);
+
+/*
+ * The same for a frame of a walk of this thread, whose registers are those of the innermost frame
+ * and whose memory is read.
+ */
+size_t calls_of_frame(const struct calls *calls, const struct uw_frame *frame,
+		      const struct uw_thread *thread, bool innermost, struct call *out, size_t max);
+
+#endif
