@@ -1,4 +1,5 @@
 /* agent/runtime/all.c: the list of runtimes; a test has its own. */
 #include "agent/runtime/cpython.h"
+#include "agent/runtime/jvm.h"
 
-const struct runtime_ops *const runtimes_all[] = { &runtime_cpython, NULL };
+const struct runtime_ops *const runtimes_all[] = { &runtime_cpython, &runtime_jvm, NULL };

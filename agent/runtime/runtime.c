@@ -464,6 +464,7 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 	    processes_thread(r->is.processes, sample->pid, sample->tid, &thread))
 		return 0;
 	stack.space = thread.space;
+	stack.calls = thread.calls;
 	stack.memory = w->memory;
 	r->reading = w;
 	runtime_memory_begin(w->memory, &sample->sample, r->is.live ? read_live : NULL, r);

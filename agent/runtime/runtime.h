@@ -35,6 +35,8 @@ struct runtime_stack {
 	struct uw_space *space; /* the process's mappings */
 	struct runtime_memory *memory;
 	struct runtime_frames *frames;
+	const struct calls
+		*calls; /* what frames of generated code execute; NULL: nothing is known */
 	/*
 	 * The frames that the walk found, innermost first. n_native 0: the sample is not walked (a capture
 	 * file is being written). Then a runtime only asks for the pieces that lead to names.
