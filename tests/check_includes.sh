@@ -59,7 +59,7 @@ done <<-ROOMS
 	process opener role source store
 	runtime opener process role source
 	pipeline opener process role runtime source store
-	export pipeline process role source
+	export pipeline process role runtime source
 	history export role store
 	http cli export history role store
 	send export history http role

@@ -109,6 +109,16 @@ int selection_module(void *to, const char *option, char *text)
 	return add_regex(to, option, text, true, false);
 }
 
+int selection_hide_interpreters(void *to, const char *option, char *text)
+{
+	struct selection *s = to;
+
+	(void)option;
+	(void)text;
+	s->hide_interpreters = true;
+	return 0;
+}
+
 void selection_fini(struct selection *s)
 {
 	for (size_t i = 0; i < s->n_regexes; i++)
@@ -246,12 +256,20 @@ static int apply(const struct selection *selection, struct stacks *s, bool now, 
 	return 0;
 }
 
+/* Select first, by all frames that there are. */
+static int apply_all(const struct selection *selection, struct stacks *s, bool now, bool base)
+{
+	int err = apply(selection, s, now, base);
+
+	return err || !selection->hide_interpreters ? err : stacks_hide_interpreters(s);
+}
+
 int selection_apply(const struct selection *selection, struct stacks *s)
 {
-	return apply(selection, s, true, true);
+	return apply_all(selection, s, true, true);
 }
 
 int selection_apply_to(const struct selection *selection, struct stacks *s, bool base)
 {
-	return apply(selection, s, !base, base);
+	return apply_all(selection, s, !base, base);
 }

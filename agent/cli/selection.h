@@ -22,6 +22,7 @@ struct selection { /* all zero: every sample */
 		bool module, without;
 	} regexes[SELECTION_MAX];
 	size_t n_regexes;
+	bool hide_interpreters; /* leave out the interpreters' own frames */
 };
 
 /*
@@ -34,6 +35,7 @@ int selection_any_label(void *to, const char *option, char *text); /* KEY=VALUE 
 int selection_focus(void *to, const char *option, char *text);
 int selection_ignore(void *to, const char *option, char *text);
 int selection_module(void *to, const char *option, char *text);
+int selection_hide_interpreters(void *to, const char *option, char *text);
 
 /* Rows for the table of a command whose options have a struct selection of that name. */
 /* clang-format off */
@@ -60,7 +62,10 @@ int selection_module(void *to, const char *option, char *text);
 	SELECTION_ROW(type, "--ignore", "REGEX", "use only stacks without a matching function",   \
 		      selection_ignore),                                                          \
 	SELECTION_ROW(type, "--module", "REGEX", "use only stacks with a matching file",          \
-		      selection_module)
+		      selection_module),                                                          \
+	SELECTION_ROW(type, "--hide-interpreters", NULL,                                          \
+		      "leave out an interpreter's own functions between those that it\nruns",     \
+		      selection_hide_interpreters)
 /* clang-format on */
 
 /*

@@ -24,6 +24,7 @@ enum {
 	CATEGORY_OTHER = 0,
 	CATEGORY_USER,
 	CATEGORY_KERNEL,
+	CATEGORY_INTERPRETED,
 };
 
 #define NONE UINT32_MAX
@@ -258,6 +259,16 @@ static void put_line(const struct firefox *ff, int64_t line)
 		(void)fputs("null", ff->out);
 }
 
+static void put_category(const struct firefox *ff, uint32_t module)
+{
+	const struct stacks_module *m = &ff->s->modules[module];
+
+	(void)fprintf(ff->out, "%d",
+		      m->kernel	   ? CATEGORY_KERNEL
+		      : m->runtime ? CATEGORY_INTERPRETED
+				   : CATEGORY_USER);
+}
+
 /* Write a thread's tables. */
 static void put_tables(const struct firefox *ff, const struct tables *t)
 {
@@ -266,19 +277,12 @@ static void put_tables(const struct firefox *ff, const struct tables *t)
 	(void)fputs("\"stackTable\":{", out);
 	COLUMN(ff, "frame", t->n_nodes, put_index(ff, t->nodes[i].frame, "null"));
 	COLUMN(ff, "prefix", t->n_nodes, put_index(ff, t->nodes[i].prefix, "null"));
-	COLUMN(ff, "category", t->n_nodes,
-	       (void)fprintf(out, "%d",
-			     ff->s->modules[t->frames[t->nodes[i].frame].module].kernel
-				     ? CATEGORY_KERNEL
-				     : CATEGORY_USER));
+	COLUMN(ff, "category", t->n_nodes, put_category(ff, t->frames[t->nodes[i].frame].module));
 	COLUMN(ff, "subcategory", t->n_nodes, (void)fputc('0', out));
 	(void)fprintf(out, "\"length\":%zu},\n\"frameTable\":{", t->n_nodes);
 	COLUMN(ff, "address", t->n_frames, put_address(ff, &t->frames[i]));
 	COLUMN(ff, "inlineDepth", t->n_frames, (void)fprintf(out, "%" PRIu32, t->frames[i].depth));
-	COLUMN(ff, "category", t->n_frames,
-	       (void)fprintf(out, "%d",
-			     ff->s->modules[t->frames[i].module].kernel ? CATEGORY_KERNEL
-									: CATEGORY_USER));
+	COLUMN(ff, "category", t->n_frames, put_category(ff, t->frames[i].module));
 	COLUMN(ff, "subcategory", t->n_frames, (void)fputc('0', out));
 	COLUMN(ff, "func", t->n_frames, put_index(ff, t->frames[i].func, "null"));
 	COLUMN(ff, "nativeSymbol", t->n_frames, (void)fputs("null", out));
@@ -485,7 +489,8 @@ static void put_meta(const struct firefox *ff)
 		"\"categories\":["
 		"{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]},"
 		"{\"name\":\"User\",\"color\":\"yellow\",\"subcategories\":[\"Other\"]},"
-		"{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]}]},\n",
+		"{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]},"
+		"{\"name\":\"Interpreted\",\"color\":\"green\",\"subcategories\":[\"Other\"]}]},\n",
 		GECKO_VERSION, FORMAT_VERSION);
 }
 

@@ -25,15 +25,18 @@
 /* The filters that can be turned on while recording goes on. */
 #define CHANGEABLE \
 	(CAPTURE_FILTER_TASK | CAPTURE_FILTER_COMM | CAPTURE_FILTER_UID | CAPTURE_FILTER_CGROUP)
-/* With allocations: a new allocator must be noticed soon. */
-#define ALLOC_TICK_NS	UINT64_C(20000000)
+/* With allocations: a new allocator must be noticed soon. With plans: see set_plan. */
+#define SOON_TICK_NS	UINT64_C(20000000)
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO of the kernel */
 
 /* source_info.plan */
 static int set_plan(void *ctx, uint32_t pid, const struct plan_task *task, const struct plan *plan)
 {
-	const struct live *live = ctx;
+	struct live *live = ctx;
 
+	/* The names of interpreted code are read soon after its samples, before its process ends. */
+	if (plan && live->tick_ns > SOON_TICK_NS)
+		live->tick_ns = SOON_TICK_NS;
 	return live_bpf_plan(live->bpf, pid, task, plan);
 }
 
@@ -280,7 +283,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->alloc_interval = options->alloc_interval;
 	live->changes = options->changes;
 	live->cpu_filter = options->n_cpus ? CAPTURE_FILTER_CPU : 0;
-	live->tick_ns = options->alloc_interval ? ALLOC_TICK_NS : LIVE_TICK_NS;
+	live->tick_ns = options->alloc_interval ? SOON_TICK_NS : LIVE_TICK_NS;
 	live_host_vdso(&live->vdso, &live->vdso_size);
 	fill_info(live);
 	if (options->command)

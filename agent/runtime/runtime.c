@@ -18,18 +18,16 @@
 #define RUNTIMES_MAX 4	  /* of one process */
 #define LOOK_NS	     UINT64_C(100000000) /* between two attempts to open the memory of a process */
 /*
- * Reading the memory of a user's processes takes a tenth of the time at most, but for BURST_NS that a program
- * takes that has just begun. If one did not answer, no process of that user is read while it does not.
+ * Reading the memory of a user's processes takes a tenth of the time at most, of which BURST_NS can be used
+ * ahead: a program that has just begun has many names. A read counts READ_NS, about the CPU time that it takes,
+ * as on a busy machine the opener's process waits for a CPU; but one that is waited for SLOW_NS counts whole.
+ * If a process did not answer, no process of that user is read while it does not.
  */
 #define USERS	 16 /* a power of two; by the low bits of the user's number */
-#define BURST_NS UINT64_C(200000000)
-/*
- * What a read counts: about the CPU time that it takes. On a busy machine it takes much longer until the reply
- * comes; but a process that lets readers wait for SLOW_NS is charged for all of that.
- */
-#define READ_NS 50000
-#define SLOW_NS 10000000
-#define REST	10
+#define BURST_NS UINT64_C(2000000000)
+#define READ_NS	 50000
+#define SLOW_NS	 10000000
+#define REST	 10
 
 struct attached {
 	const struct runtime_ops *ops;
@@ -66,6 +64,14 @@ struct runtimes {
 	struct runtime_put put[RUNTIME_PUT_MAX];
 	const struct runtime_ops *put_by[RUNTIME_PUT_MAX];
 };
+
+const struct runtime_ops *runtime_of_module(const char *module)
+{
+	for (size_t i = 0; *module == '[' && runtimes_all[i]; i++)
+		if (!strcmp(runtimes_all[i]->module, module))
+			return runtimes_all[i];
+	return NULL;
+}
 
 int runtimes_new(const struct runtimes_options *options, struct runtimes **out)
 {

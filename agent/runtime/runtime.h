@@ -89,6 +89,8 @@ struct runtime_ops {
 
 /* All runtimes, NULL after the last. */
 extern const struct runtime_ops *const runtimes_all[];
+/* Return the runtime whose frames have this module; NULL: it is none of theirs. */
+const struct runtime_ops *runtime_of_module(const char *module);
 
 struct runtimes;
 

@@ -3,6 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/export/export.h"
+#include "agent/runtime/runtime.h"
 #include "agent/sanitize.h"
 
 #include <errno.h>
@@ -64,6 +65,7 @@ uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
 	 * "[kernel.kallsyms]_text"
 	 */
 	m.kernel = !strncmp(m.path, "[kernel", 7) || !strncmp(m.path, "[guest.kernel", 13);
+	m.runtime = runtime_of_module(m.path);
 	hash = hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit ^ m.off);
 	id = UW_HASH_FIND(i, &s->by_module, hash, same_module(&s->modules[i], &m));
 	if (id != UW_HASH_NONE)
@@ -392,6 +394,50 @@ void stacks_filter(struct stacks *s, bool (*keep)(void *ctx, size_t sample), voi
 	 */
 	uw_hash_clear(&s->by_sample);
 	s->n_samples = n;
+}
+
+/* Return whether a sample has frames of what a runtime interprets. */
+static bool has_frames(const struct stacks *s, const struct stacks_sample *sample,
+		       const struct runtime_ops *runtime)
+{
+	const uint32_t *ids = s->location_ids + sample->first_location;
+
+	for (uint32_t i = 0; i < sample->n_locations; i++)
+		if (s->modules[s->locations[ids[i]].module].runtime == runtime)
+			return true;
+	return false;
+}
+
+int stacks_hide_interpreters(struct stacks *s)
+{
+	/* By module: the runtime whose file it is, or NULL. */
+	const struct runtime_ops **of =
+		calloc(s->n_modules + 1, sizeof(const struct runtime_ops *));
+
+	if (!of)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->n_modules; i++)
+		for (size_t k = 0; !of[i] && !s->modules[i].runtime && runtimes_all[k]; k++)
+			if (runtimes_all[k]->is_named(s->modules[i].name))
+				of[i] = runtimes_all[k];
+	for (size_t i = 0; i < s->n_samples; i++) {
+		struct stacks_sample *sample = &s->samples[i];
+		uint32_t *ids = s->location_ids + sample->first_location, n = 0;
+
+		for (uint32_t k = 0; k < sample->n_locations; k++) {
+			const struct runtime_ops *own = of[s->locations[ids[k]].module];
+
+			if (!own || !has_frames(s, sample, own))
+				ids[n++] = ids[k];
+			else
+				s->n_frames -= s->locations[ids[k]].n_lines;
+		}
+		sample->n_locations = n;
+	}
+	/* Stacks that were different may be equal now; they are not merged. */
+	uw_hash_clear(&s->by_sample);
+	free(of);
+	return 0;
 }
 
 size_t stacks_find_type(const struct stacks *s, const char *type)

@@ -25,6 +25,8 @@
 #define STACKS_FRAMES ((uint64_t)1 << 28)
 #define STACKS_DEPTH  ((uint64_t)1 << 21)
 
+struct runtime_ops;
+
 struct stacks_type { /* a sample type */
 	const char *type, *unit;
 };
@@ -36,6 +38,8 @@ struct stacks_module { /* a mapping; modules[0] stands for no mapping and has em
 	uint64_t start, limit, off;
 	bool nameless; /* its symbols were not looked up */
 	bool kernel;
+	/* Its frames are of interpreted code (agent/runtime); NULL: they are not. Static. */
+	const struct runtime_ops *runtime;
 };
 
 struct stacks_function {
@@ -157,6 +161,12 @@ const char *stacks_label_text(const struct stacks_label *label, char out[STACKS_
 
 /* Return a + b, limited to the range of int64_t: values of foreign files may be any numbers. */
 int64_t stacks_sum(int64_t a, int64_t b);
+
+/*
+ * Leave out the frames of interpreters themselves, that is, of their files, from the samples that have frames of
+ * what these interpret. -ENOMEM.
+ */
+int stacks_hide_interpreters(struct stacks *stacks);
 
 /* Remove all samples for which keep returns false. */
 void stacks_filter(struct stacks *stacks, bool (*keep)(void *ctx, size_t sample), void *ctx);
