@@ -688,6 +688,25 @@ static void put_ending(const struct stacks *s, const struct stacks_sample *sampl
 	(void)fputc(',', out);
 }
 
+/* Write all values of a sample that are not 0, by type. */
+static void put_all_values(const struct stacks *s, size_t index, FILE *out)
+{
+	bool any = false;
+
+	(void)fputs("\"values\":{", out);
+	for (size_t type = 0; type < s->n_types; type++) {
+		int64_t value = stacks_value(s, index, type);
+
+		if (!value)
+			continue;
+		(void)fputs(any ? "," : "", out);
+		json_text(out, s->types[type].type);
+		(void)fprintf(out, ":%" PRId64, value);
+		any = true;
+	}
+	(void)fputs("},", out);
+}
+
 static int put_sample(struct api *api, const struct api_profile *p, size_t index,
 		      struct stacks_frames *frames, FILE *out)
 {
@@ -698,6 +717,7 @@ static int put_sample(struct api *api, const struct api_profile *p, size_t index
 		return err;
 	(void)fprintf(out, "{\"time_ns\":%" PRIu64 ",\"value\":%" PRId64 ",",
 		      time_of(p->stacks, index), stacks_value(p->stacks, index, p->type));
+	put_all_values(p->stacks, index, out);
 	put_labels(p->stacks, sample, out);
 	if (api)
 		put_ending(p->stacks, sample, out);

@@ -17,7 +17,10 @@ static bool is_among(const char *name, const char *const *list)
 	return false;
 }
 
-/* Functions of kernel/sched/core.c and kernel/time by which a waiting thread gives up the CPU. */
+/*
+ * Functions of kernel/sched/core.c and kernel/time by which a waiting thread gives up the CPU. The
+ * last one is there if several programs watch that.
+ */
 static const char *const scheduler[] = { "schedule",
 					 "__schedule",
 					 "schedule_timeout*",
@@ -30,6 +33,7 @@ static const char *const scheduler[] = { "schedule",
 					 "finish_task_switch*",
 					 "context_switch",
 					 "__switch_to*",
+					 "__traceiter_sched_switch",
 					 NULL };
 
 /* Allocation functions of the C library, C++, jemalloc, tcmalloc, mimalloc and GLib. */

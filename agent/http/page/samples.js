@@ -42,11 +42,11 @@ const Samples = (() => {
 
 	// ---- the list --------------------------------------------------------------------------------
 
-	// which: the heading of the second column, and what is in it.
-	function listOf(rows, [heading, which], value, data) {
+	// which: the heading of the second column, and what is in it; wide: a sentence.
+	function listOf(rows, [heading, which, wide], value, data) {
 		return table([["Time"], [heading], [value, numeric], ["Innermost function, and its callers"], ["Ended"]], rows.map(one => {
 			const [inner, ...callers] = one.frames.map(f => f.function);
-			return [[Show.clock(secondsOf(one), 6), { class: "code" }], [which(one), { class: "whole" }], [Show.value(one.value, data), numeric],
+			return [[Show.clock(secondsOf(one), 6), { class: "code" }], [which(one), { class: wide ? "" : "whole" }], [Show.value(one.value, data), numeric],
 				[[link(inner || "no frames", { sample: idOf(one) }, { title: "Explain this sample, frame by frame" }), element("span", { class: "soft" }, callers.slice(0, 3).map(name => ` ← ${name}`).join("") + (callers.length > 3 ? ` ← ${callers.length - 3} more` : ""))]],
 				[one.labels.stop || "root"]];
 		}), { class: "wide blocks" });
@@ -76,43 +76,56 @@ const Samples = (() => {
 	const REASONS = [[/futex/, "a lock or a condition"], [/epoll|_poll\b|select/, "events (poll)"], [/nanosleep|hrtimer/, "a timer"], [/pipe/, "a pipe"], [/unix_|tcp_|sock|skb_/, "a socket"],
 		[/do_wait|wait4|waitid/, "a child process"], [/io_schedule|folio|page_bit|filemap|jbd2|ext4|xfs|btrfs/, "a file or disk"], [/sigtimedwait|sigsuspend|do_pause/, "a signal"], [/tty/, "a terminal"],
 		[/rwsem|mutex|rt_mutex|down_/, "a lock of the kernel"], [/fault/, "memory"]];
-	const SCHEDULER = /^_*schedule|^io_schedule|_schedule$|^schedule_/;
+	const SCHEDULER = /^_*schedule|^io_schedule|_schedule$|^schedule_|^__traceiter_/;
 	function reasonOf(one) {
 		const kernel = one.frames.filter(f => f.module.startsWith("[kernel")).map(f => f.function), all = kernel.join(" ");
 		const name = kernel.find(f => !SCHEDULER.test(f)) || one.frames[0]?.function || "", why = REASONS.find(([pattern]) => pattern.test(all));
 		return why ? `${why[1]}: ${name}` : name;
 	}
+	// Return how long a wait was, and for how much of that the thread was ready to run, in s. A sample may stand for several waits.
+	const lengthsOf = ({ value, values }) => [value, values.runnable || 0].map(ns => ns / 1e9 / (values.off_cpu_samples || 1));
+	const wokenBy = one => (one.labels.waker ? `woken by ${one.labels.waker}` : "");
 	// Return names and their sums, the largest first.
-	function sumsBy(samples, nameOf) {
+	function sumsBy(samples, nameOf, valueOf = one => one.value) {
 		const sums = new Map();
 		for (const one of samples)
-			sums.set(nameOf(one), (sums.get(nameOf(one)) || 0) + one.value);
+			sums.set(nameOf(one), (sums.get(nameOf(one)) || 0) + valueOf(one));
 		return [...sums].sort((a, b) => b[1] - a[1]);
 	}
 
-	const BAND = 30, HIGH = 2 * BAND + 32, SHADES = 6; // colours of each band
+	const BAND = 30, GAP = 6, SHADES = 6; // colours of each band
 	const innermost = one => one.frames[0]?.function || "no frames";
-	// Draw when a thread ran, each sample as a line, and when it waited, each wait as long as it was.
+	const colourOf = ({ sums, of, shade }, one) => {
+		const at = sums.findIndex(([which]) => which === of(one));
+		return shade === "ready" ? shade : at < SHADES ? `s${shade + at}` : "rest";
+	};
+	// Draw when a thread ran, each sample as a line, and when it was ready to run and waited, each wait as long as it was.
 	function lane(bands, range) {
-		const wide = Charts.width(), x = Charts.across(range);
-		const svg = element("svg:svg", { id: "lane", width: wide, height: HIGH, role: "img", "aria-label": "When the thread ran and when it waited; the list below has the same" });
-		Charts.axis(svg, range, HIGH, 4);
-		bands.forEach(({ name, samples, sums, of, shade, long }, k) => {
-			const top = 4 + k * (BAND + 6);
+		const wide = Charts.width(), high = bands.length * (BAND + GAP) + 20, x = Charts.across(range);
+		const svg = element("svg:svg", { id: "lane", width: wide, height: high, role: "img", "aria-label": `When the thread was ${bands.map(({ name }) => name).join(", ")}; the list below has the same` });
+		Charts.axis(svg, range, high, 4);
+		bands.forEach((band, k) => {
+			const { name, samples, of, span, more } = band, top = 4 + k * (BAND + GAP);
 			svg.append(element("svg:text", { x: Charts.LEFT - 6, y: top + BAND / 2 + 4, "text-anchor": "end" }, name),
 				element("svg:rect", { class: "ground", x: x(range[0]), y: top, width: x(range[1]) - x(range[0]), height: BAND }));
 			for (const one of samples) {
-				const end = x(Math.min(range[1], secondsOf(one))), begin = long ? Math.max(x(range[0]), x(secondsOf(one) - one.value / 1e9)) : end - 2;
-				const at = sums.findIndex(([which]) => which === of(one)), colour = at < SHADES ? `s${shade + at}` : "rest";
-				svg.append(element("svg:rect", { class: "area", x: begin.toFixed(1), y: top, width: Math.max(1.5, end - begin).toFixed(1), height: BAND, "data-colour": colour,
-					onclick: () => State.change({ sample: idOf(one) }) }, element("svg:title", {}, `${Show.clock(secondsOf(one), 3)} ${name}${long ? ` ${Show.length(one.value / 1e9)}` : ""}: ${of(one)}`)));
+				const [from, until] = span ? span(one) : [0, secondsOf(one)];
+				const end = x(Math.min(range[1], until)), begin = span ? Math.max(x(range[0]), x(from)) : end - 2;
+				svg.append(element("svg:rect", { class: "area", x: begin.toFixed(1), y: top, width: Math.max(1.5, end - begin).toFixed(1), height: BAND, "data-colour": colourOf(band, one),
+					onclick: () => State.change({ sample: idOf(one) }) },
+				element("svg:title", {}, [`${Show.clock(span ? from : until, 3)} ${name}${span ? ` ${Show.length(until - from)}` : ""}: ${of(one)}`, more?.(one)].filter(Boolean).join(", "))));
 			}
 		});
 		return element("div", { class: "chart" }, svg);
 	}
-	function legend({ name, sums, shade }, data) {
-		return p(element("strong", {}, `${name} `), ...sums.slice(0, SHADES).map(([text, sum], k) => element("span", {}, element("i", { class: "swatch", "data-colour": `s${shade + k}` }), ` ${text} ${Show.value(sum, data)}`)),
+	function legend({ name, sums, shade, data }) {
+		return p(element("strong", {}, `${name} `), ...sums.slice(0, SHADES).map(([text, sum], k) => element("span", {}, element("i", { class: "swatch", "data-colour": shade === "ready" ? shade : `s${shade + k}` }), ` ${text} ${Show.value(sum, data)}`)),
 			sums.length > SHADES ? `${sums.length - SHADES} more` : "");
+	}
+	// Say for what a thread waited, who woke it, and how much of the time it was only ready to run.
+	function stateOf(sample) {
+		const [, ready] = lengthsOf(sample), { off_cpu_samples: n } = sample.values;
+		return [`waiting for ${reasonOf(sample).split(":")[0]}`, wokenBy(sample), ready && `runnable for ${Show.length(ready)} of it`, n > 1 && `one of ${Show.number(n)} such waits`].filter(Boolean).join(", ");
 	}
 	async function threads(to, { types }) {
 		const s = State.get(), range = State.selected(), q = State.query(range, { by: "thread", n: 100 }), key = `${q}&${s.thread}&${types}`;
@@ -141,15 +154,20 @@ const Samples = (() => {
 		const waiting = new URLSearchParams(one);
 		waiting.set("type", "off_cpu");
 		const [ran, waited] = await Promise.all([load("ran", "/api/v1/samples", one), hasOffCpu ? load("waits", "/api/v1/samples", waiting) : null]);
-		const bands = [{ name: ran.type === "cpu" ? "running" : ran.type, samples: ran.samples, sums: sumsBy(ran.samples, innermost), of: innermost, shade: 0 }];
-		if (waited)
-			bands.push({ name: "waiting", samples: waited.samples, sums: sumsBy(waited.samples, reasonOf), of: reasonOf, shade: SHADES, long: true });
+		const bands = [{ name: ran.type === "cpu" ? "running" : ran.type, samples: ran.samples, sums: sumsBy(ran.samples, innermost), of: innermost, shade: 0, data: ran }];
+		if (waited) {
+			const late = waited.samples.filter(sample => sample.values.runnable), after = sample => `after ${reasonOf(sample)}`;
+			bands.push({ name: "runnable", samples: late, sums: sumsBy(late, () => "no CPU was free", sample => sample.values.runnable), of: after, shade: "ready", data: waited, more: wokenBy,
+				span: sample => [secondsOf(sample) - lengthsOf(sample)[1], secondsOf(sample)] });
+			bands.push({ name: "waiting", samples: waited.samples, sums: sumsBy(waited.samples, reasonOf, sample => sample.value - (sample.values.runnable || 0)), of: reasonOf, shade: SHADES, data: waited, more: wokenBy,
+				span: sample => [secondsOf(sample) - lengthsOf(sample)[0], secondsOf(sample) - lengthsOf(sample)[1]] });
+		}
 		const about = [ran, waited].filter(Boolean).map((data, k) => `${Show.counted(data.samples.length, ["sample", "wait"][k], ["samples", "waits"][k])}${data.samples_left_out ? `, the first of ${Show.number(data.samples.length + data.samples_left_out)}` : ""}`).join("; ");
-		const gap = waited ? "Where there is neither, it ran between two samples, was ready to run, or waited for less than the setting off-cpu: the recording does not tell these apart."
+		const gap = waited ? "Where there is nothing, it ran between two samples, lost its CPU to another thread, or waited for less than the setting off-cpu: the recording does not tell these apart."
 			: "Why it waited is not recorded: the line off-cpu = 10ms in the section [record] of the daemon's configuration switches that on.";
-		const all = [...ran.samples.map(sample => ({ ...sample, state: bands[0].name })), ...(waited?.samples || []).map(sample => ({ ...sample, state: `waiting for ${reasonOf(sample).split(":")[0]}` }))].sort((a, b) => secondsOf(a) - secondsOf(b));
-		done(to, key, head, lane(bands, range), element("div", { class: "names" }, ...bands.map((band, k) => (band.sums.length ? legend(band, [ran, waited][k]) : ""))), p(`${about}. ${gap} Choose one to see its frames.`),
-			element("div", { id: "of-thread" }), listOf(all.slice(0, LISTED), ["State", sample => sample.state], "Length", ran),
+		const all = [...ran.samples.map(sample => ({ ...sample, state: bands[0].name })), ...(waited?.samples || []).map(sample => ({ ...sample, value: lengthsOf(sample)[0] * 1e9, state: stateOf(sample) }))].sort((a, b) => secondsOf(a) - secondsOf(b));
+		done(to, key, head, lane(bands, range), element("div", { class: "names" }, ...bands.map(band => (band.sums.length ? legend(band) : ""))), p(`${about}. ${gap} Choose one to see its frames.`),
+			element("div", { id: "of-thread" }), listOf(all.slice(0, LISTED), ["State", sample => sample.state, true], "Length", ran),
 			...all.length > LISTED ? [p(`${Show.counted(all.length - LISTED, "sample", "samples")} more: select a shorter time.`)] : []);
 	}
 
