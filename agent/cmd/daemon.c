@@ -129,16 +129,24 @@ static int add_word(struct daemon_options *o, const char *name, const char *valu
 	return give_word(o, name, !strcmp(value, "yes") ? NULL : value);
 }
 
-/* Check one word as offwind record does, so that what is wrong with it is reported at its line. */
-static int check_word(char *word)
+/*
+ * Check one word as offwind record does, so that what is wrong with it is reported at its line. What
+ * checks it divides lists.
+ */
+static int check_word(const char *word)
 {
 	struct record_options record = RECORD_OPTIONS_DEFAULT;
-	char name[] = "record", *argv[] = { name, word, NULL };
+	char name[] = "record", *copy = strdup(word), *argv[] = { name, copy, NULL };
 	int err;
 
+	if (!copy) {
+		log_error("%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
 	optind = 0;
 	err = record_options_parse(2, argv, &record);
 	record_options_fini(&record);
+	free(copy);
 	return err ? -EINVAL : 0;
 }
 
