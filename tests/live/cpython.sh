@@ -55,6 +55,18 @@ wait $recorder || fail "record -a: $(cat "$dir/log")"
 "$offwind" unwind -f jsonl "$dir/b.owc" >"$dir/b.jsonl" 2>/dev/null
 python3 "$source/compare.py" "$dir/b.jsonl" "$dir/b.stacks" 0.95 || fail "record -a"
 
+echo "== the daemon, and a program that ran before it"
+printf '[server]\nrecord = any\n[record]\nrotate = 1\nevent = cpu-clock\nfreq = 199\n' >"$dir/conf"
+$debian "$source/stacks.py" 60 >/dev/null & program=$!
+"$offwind" daemon --config "$dir/conf" --db "$dir/o.db" --listen "unix:$dir/socket" >"$dir/log" 2>&1 & daemon=$!
+windows() { sqlite3 -cmd ".timeout 10000" "$dir/o-history.db" 'SELECT count(*) FROM windows' 2>/dev/null || echo 0; }
+until [ "$(windows)" -ge 4 ] || ! kill -0 $daemon 2>/dev/null; do sleep 0.2; done
+kill $daemon $program
+wait $daemon 2>/dev/null
+"$offwind" report --comm python3 --label "pid=$program" -f folded "$dir/o-history.db" 2>>"$dir/log" >"$dir/folded"
+awk '{ n += $NF } /<module>;main;all_places/ { good += $NF } END { print n + 0, "samples in the history,", good + 0, "of them with all frames"; exit !(n >= 50 && good >= 0.95 * n) }' "$dir/folded" ||
+	fail "the daemon: $(grep -v '<module>;main;all_places' "$dir/folded" | head -5; tail -5 "$dir/log")"
+
 echo "== code that is gone when it is looked at has no wrong names"
 compare "freed" 0 -- $debian "$source/stacks.py" 2 freed
 python3 - "$dir/a.jsonl" "$dir/a.stacks" <<'PY' || fail "wrong names"
@@ -67,6 +79,23 @@ for line in open(sys.argv[1], encoding="utf-8"):
         if wrong:
             sys.exit(f"{wrong} in {names}")
 PY
+
+echo "== chains that lead nowhere"
+for what in $($debian -c 'import sys; print("cycle wild kernel code" if sys.version_info[:2] == (3, 11) else "")'); do
+	"$offwind" record -q -F 499 --raw="$dir/h.owc" -o "$dir/h.pb.gz" -- $debian "$source/hostile.py" "$what" 1 >"$dir/log" 2>&1 ||
+		fail "$what: $(cat "$dir/log")"
+	"$offwind" unwind -f jsonl "$dir/h.owc" 2>/dev/null >"$dir/h.jsonl"
+	n=$(python3 - "$dir/h.jsonl" <<-'PY'
+		import json, sys
+		lines = [json.loads(l) for l in open(sys.argv[1], encoding="utf-8")]
+		named = [d for d in lines if any(f.get("module") == "[cpython]" and f.get("function") in ("main", "spin_elsewhere") for f in d["frames"])]
+		print(named[len(named) // 2]["sample"] if len(named) >= 20 else 0)
+	PY
+	)
+	"$offwind" explain --sample "$n" "$dir/h.owc" >"$dir/explained" 2>/dev/null
+	grep -q '^interpreted frames are missing: ' "$dir/explained" || fail "$what: no reason: $(grep -E '^#|missing' "$dir/explained" | head -20)"
+	echo "$what: $(sed -n 's/^interpreted frames are missing: //p' "$dir/explained")"
+done
 
 echo "== how it looks"
 n=$(python3 - "$dir/kept.owc" <<PY
