@@ -19,7 +19,7 @@ static const struct {
 	{ "nodejs", "JavaScript", "node writes names with --perf-basic-prof" },
 	{ "ruby", "Ruby", NULL },
 	{ "perl", "Perl", NULL },
-	{ "php", "PHP", NULL },
+	{ "php", "PHP", "those of 8.2 are, but for builds with thread safety" },
 	{ "lua", "Lua", NULL },
 	{ "luajit", "Lua", NULL },
 };

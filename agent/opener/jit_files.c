@@ -201,7 +201,7 @@ static bool is_generated(const struct event_mapping *m)
  */
 static bool is_interpreter(const struct event_mapping *m)
 {
-	static const char *const names[] = { "python3", "libpython3." };
+	static const char *const names[] = { "python3", "libpython3.", "php", "libphp" };
 	const char *slash = strrchr(m->path, '/');
 
 	if (!(m->prot & PROT_EXEC) || m->path[0] != '/')

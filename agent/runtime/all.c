@@ -1,5 +1,8 @@
 /* agent/runtime/all.c: the list of runtimes; a test has its own. */
 #include "agent/runtime/cpython.h"
 #include "agent/runtime/jvm.h"
+#include "agent/runtime/php.h"
+#include "agent/runtime/runtime.h"
 
-const struct runtime_ops *const runtimes_all[] = { &runtime_cpython, &runtime_jvm, NULL };
+const struct runtime_ops *const runtimes_all[] = { &runtime_cpython, &runtime_jvm, &runtime_php,
+						   NULL };

@@ -1,0 +1,368 @@
+/* agent/runtime/php.c: reads the stack of a PHP interpreter, and the names of its frames. */
+#include "agent/runtime/php.h"
+
+#include "agent/runtime/interpreter.h"
+#include "agent/source/machine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The kinds of functions (Zend/zend_compile.h). */
+enum { INTERNAL_FUNCTION = 1, USER_FUNCTION = 2, EVAL_CODE = 4 };
+
+#define HEAD_MAX      64
+#define OPCODES_MAX   (1u << 26)
+#define CONSTANTS_MAX (64u << 20) /* bytes of a segment in which the version is sought */
+
+/* Offsets in the structures of PHP's headers where pointers have 64 bits. */
+static const struct php_layout layouts[] = {
+	{ .major = 4,
+	  .minor = 2,
+	  .current = 488,
+	  .opline = 0,
+	  .func = 24,
+	  .info = 40,
+	  .prev = 48,
+	  .head = 56,
+	  .info_top = 1u << 17,
+	  .type = 0,
+	  .name = 8,
+	  .scope = 16,
+	  .opcodes = 88,
+	  .n_opcodes = 80,
+	  .filename = 152,
+	  .line_start = 160,
+	  .class_name = 8,
+	  .string_length = 16,
+	  .string_value = 24,
+	  .op_size = 32,
+	  .op_line = 24 },
+};
+
+const struct php_layout *php_layout_of(unsigned int major, unsigned int minor)
+{
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+		if (layouts[i].major == major && layouts[i].minor == minor)
+			return &layouts[i];
+	return NULL;
+}
+
+/*
+ * Find what of a function is captured with the call: the address of its name, or its kind if it has no name. Code
+ * of eval soon makes room for other code, and so do functions of a request that has ended.
+ */
+static uint64_t owner_of(struct runtime_memory *m, const struct php_layout *l, uint64_t code)
+{
+	uint8_t head[HEAD_MAX];
+	uint64_t name;
+
+	if (!code || !runtime_read(m, code, head, l->name + 8u))
+		return 0;
+	name = raw_number(head + l->name, 8);
+	return name ? name : head[l->type];
+}
+
+int php_stack(struct runtime_memory *m, const struct php_layout *l, uint64_t globals,
+	      struct raw_stack *stack)
+{
+	struct raw_chain chain = { .next = 0 };
+	uint8_t head[HEAD_MAX];
+	uint64_t at;
+
+	if (!runtime_read_u64(m, globals + l->current, &at))
+		return -EFAULT;
+	while (at) {
+		struct raw_frame frame = { .code = 0 };
+
+		if (!raw_chain_goes_on(&chain, at))
+			return -ELOOP;
+		if (!runtime_read(m, at, head, l->head))
+			return -EFAULT;
+		frame.code = raw_number(head + l->func, 8);
+		frame.at = raw_number(head + l->opline, 8);
+		frame.entry = raw_number(head + l->info, 4) & l->info_top;
+		frame.owner = owner_of(m, l, frame.code);
+		/* A frame without a function only links a generator to its caller. */
+		if (frame.code && !raw_add(stack, &frame))
+			return -E2BIG;
+		at = raw_number(head + l->prev, 8);
+	}
+	return 0;
+}
+
+/*
+ * Make the plan that copies what php_stack reads: of each call the head, and of its function the name. base is
+ * where the file with executor_globals is.
+ */
+void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struct plan *out)
+{
+	enum { CALL = PLAN_R0, FUNC = PLAN_R1, UNUSED = PLAN_R2 };
+	const struct plan_op ops[] = {
+		{ .what = PLAN_COPY,
+		  .src = PLAN_BASE,
+		  .imm = (int64_t)(globals - base + l->current),
+		  .size = 8,
+		  .dst = CALL,
+		  .dst2 = UNUSED,
+		  .when = PLAN_ZERO,
+		  .reg = CALL,
+		  .jump = 4 },
+		/* 1: a call */
+		{ .what = PLAN_COPY,
+		  .src = CALL,
+		  .size = l->head,
+		  .dst = FUNC,
+		  .at = (uint8_t)(l->func / 8),
+		  .dst2 = CALL,
+		  .at2 = (uint8_t)(l->prev / 8),
+		  .when = PLAN_ZERO,
+		  .reg = FUNC,
+		  .jump = 3 },
+		{ .what = PLAN_COPY,
+		  .src = FUNC,
+		  .size = (uint16_t)(l->name + 8),
+		  .dst = UNUSED,
+		  .dst2 = UNUSED,
+		  .when = PLAN_NONZERO,
+		  .reg = CALL,
+		  .jump = 1 },
+		/* 3: is there another one? */
+		{ .what = PLAN_ADD,
+		  .dst = UNUSED,
+		  .size = 64,
+		  .when = PLAN_NONZERO,
+		  .reg = CALL,
+		  .jump = 1 },
+		{ .what = PLAN_STOP },
+	};
+
+	raw_plan(out, ops, sizeof(ops) / sizeof(ops[0]));
+}
+
+/* Add a zend_string. False: it cannot be read. */
+static bool add_string(struct raw_reader *r, const struct php_layout *l, uint64_t string,
+		       struct raw_text *text)
+{
+	uint64_t size;
+
+	return string && raw_get_number(r, string + l->string_length, 8, &size) &&
+	       raw_text_get(text, r, string + l->string_value, size);
+}
+
+/* Add "Class::name". */
+static bool add_name(struct raw_reader *r, const struct php_layout *l, uint64_t name,
+		     uint64_t scope, struct raw_text *text)
+{
+	uint64_t class;
+
+	if (scope && raw_get_number(r, scope + l->class_name, 8, &class) &&
+	    add_string(r, l, class, text))
+		raw_text_word(text, "::");
+	return add_string(r, l, name, text);
+}
+
+/* Return whether an operation is one of a function's. */
+static bool has_operation(struct raw_reader *r, const struct php_layout *l, uint64_t code,
+			  uint64_t op)
+{
+	uint64_t opcodes, n;
+
+	return raw_get_number(r, code + l->opcodes, 8, &opcodes) &&
+	       raw_get_number(r, code + l->n_opcodes, 4, &n) && n <= OPCODES_MAX && op >= opcodes &&
+	       op - opcodes < n * l->op_size;
+}
+
+/* Add the file and the lines of a function that is written in PHP. */
+static int add_place(struct raw_reader *r, const struct php_layout *l,
+		     const struct raw_frame *frame, struct raw_name *out)
+{
+	uint64_t file, start, line;
+
+	if (!raw_get_number(r, frame->code + l->filename, 8, &file) ||
+	    !raw_get_number(r, frame->code + l->line_start, 4, &start) ||
+	    !add_string(r, l, file, &out->file))
+		return -EFAULT;
+	out->line = out->start_line = (uint32_t)start;
+	/* While an exception is handled, the operation is one of the interpreter's own. */
+	if (has_operation(r, l, frame->code, frame->at) &&
+	    raw_get_number(r, frame->at + l->op_line, 4, &line))
+		out->line = (uint32_t)line;
+	return 0;
+}
+
+int php_name(struct raw_reader *r, const struct php_layout *l, const struct raw_frame *frame,
+	     struct raw_name *out)
+{
+	bool nameless = frame->owner && frame->owner <= EVAL_CODE;
+	uint64_t type = 0, name = 0, scope;
+
+	raw_text_clear(&out->function);
+	raw_text_clear(&out->file);
+	out->line = out->start_line = 0;
+	if ((!raw_get_number(r, frame->code + l->type, 1, &type) ||
+	     !raw_get_number(r, frame->code + l->name, 8, &name) ||
+	     !raw_get_number(r, frame->code + l->scope, 8, &scope)) &&
+	    !nameless)
+		return -EFAULT;
+	if (nameless) {
+		raw_text_word(&out->function, frame->owner == EVAL_CODE ? "eval" : "{main}");
+		/* If other code is there already, it is not known where the code was written. */
+		if (type == frame->owner && !name)
+			(void)add_place(r, l, frame, out);
+		return 0;
+	}
+	if (type != INTERNAL_FUNCTION && type != USER_FUNCTION && type != EVAL_CODE)
+		return -EBADMSG;
+	if (!name)
+		raw_text_word(&out->function, type == EVAL_CODE ? "eval" : "{main}");
+	else if (!add_name(r, l, name, scope, &out->function))
+		return -EFAULT;
+	return type == INTERNAL_FUNCTION ? 0 : add_place(r, l, frame, out);
+}
+
+/* ---- the runtime -------------------------------------------------------------------------------- */
+
+enum { EXPORT_GLOBALS, EXPORT_LOOP };
+
+struct state {
+	const struct php_layout *layout;
+	uint64_t globals;
+	struct interpreter *interpreter;
+};
+
+/* php8.2, php-fpm8.2, php-cgi, libphp8.2.so */
+static bool is_named(const char *base)
+{
+	return !strncmp(base, "php", 3) || !strncmp(base, "libphp", 6);
+}
+
+/* Find the engine's version: its text is among the constants. */
+static const struct php_layout *find_layout(const struct uw_object *object)
+{
+	static const char wanted[] = "Zend Engine v";
+	const struct uw_segment *segments;
+	const struct php_layout *layout = NULL;
+	size_t n;
+
+	segments = uw_object_segments(object, &n);
+	for (size_t i = 0; i < n && !layout; i++) {
+		uint8_t *bytes;
+		unsigned int major, minor;
+		size_t size = (size_t)segments[i].file_size;
+		const char *at;
+
+		if (segments[i].file_size > CONSTANTS_MAX)
+			continue;
+		bytes = malloc(size + 1);
+		if (bytes && !uw_object_read(object, segments[i].vaddr, bytes, size)) {
+			bytes[size] = '\0';
+			at = memmem(bytes, size, wanted, sizeof(wanted) - 1);
+			if (at && sscanf(at + sizeof(wanted) - 1, "%2u.%2u", &major, &minor) == 2)
+				layout = php_layout_of(major, minor);
+		}
+		free(bytes);
+	}
+	return layout;
+}
+
+static int name_frame(void *ctx, struct raw_reader *r, const struct raw_frame *frame,
+		      struct raw_name *out)
+{
+	const struct state *s = ctx;
+
+	return php_name(r, s->layout, frame, out);
+}
+
+static void detach(void *state)
+{
+	struct state *s = state;
+
+	interpreter_free(s->interpreter);
+	free(s);
+}
+
+static int attach(const struct runtime_file *file, void **state, struct plan *plan)
+{
+	struct interpreter_options options = {
+		.module = "[php]",
+		.loop = file->exports[EXPORT_LOOP],
+		.object = file->object,
+		.bias = file->bias,
+		.name = name_frame,
+	};
+	struct state *s;
+	int err;
+
+	/* Builds with thread safety have no such variable. */
+	if (!file->exports[EXPORT_GLOBALS])
+		return -ENOTSUP;
+	s = options.ctx = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->globals = file->exports[EXPORT_GLOBALS];
+	s->layout = find_layout(file->object);
+	err = s->layout ? interpreter_new(&options, &s->interpreter) : -ENOTSUP;
+	if (err) {
+		detach(s);
+	} else {
+		php_plan(s->layout, s->globals, file->bias, plan);
+		*state = s;
+	}
+	return err;
+}
+
+/* Find the value of a register by its name. False: the machine has no such register, or it is not known. */
+static bool reg_value(const struct machine *machine, const struct uw_regs *regs, const char *name,
+		      uint64_t *out)
+{
+	int reg = machine_reg(machine, name);
+
+	if (reg == MACHINE_NO_REG || !(regs->known >> reg & 1))
+		return false;
+	*out = regs->value[reg];
+	return true;
+}
+
+/*
+ * Let the innermost frame have the operation that runs. execute_ex has it in a register, as gcc compiles it, and
+ * stores it in the frame only before something that needs it there.
+ */
+static void use_registers(const struct state *s, const struct runtime_stack *stack,
+			  struct raw_frame *frame)
+{
+	/* ZEND_VM_FP_GLOBAL_REG and ZEND_VM_IP_GLOBAL_REG in Zend/zend_execute.c, of each machine */
+	static const char *const names[][2] = { { "r14", "r15" }, { "x27", "x28" } };
+	const struct uw_regs *regs = &stack->event->sample.regs;
+	const struct machine *machine = machine_of(uw_space_machine(stack->space));
+	uint64_t current, call, op;
+
+	if (!machine || !interpreter_is_in_loop(s->interpreter, regs->value[machine->pc]) ||
+	    !runtime_read_u64(stack->memory, s->globals + s->layout->current, &current))
+		return;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (reg_value(machine, regs, names[i][0], &call) &&
+		    reg_value(machine, regs, names[i][1], &op) && call == current)
+			frame->at = op;
+}
+
+static void decode(void *state, struct runtime_stack *stack)
+{
+	struct state *s = state;
+	struct raw_stack raw = interpreter_stack(s->interpreter);
+
+	stack->missing = interpreter_missing(php_stack(stack->memory, s->layout, s->globals, &raw));
+	if (raw.n)
+		use_registers(s, stack, &raw.frames[0]);
+	interpreter_put(s->interpreter, &raw, stack);
+}
+
+const struct runtime_ops runtime_php = {
+	.module = "[php]",
+	.exports = { [EXPORT_GLOBALS] = "executor_globals", [EXPORT_LOOP] = "execute_ex" },
+	.is_named = is_named,
+	.attach = attach,
+	.detach = detach,
+	.decode = decode
+};

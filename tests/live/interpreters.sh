@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Tests that stacks of PHP have the interpreted functions where they ran. Each program knows its own stack
+# and writes it; the whole system is recorded while it computes, without options for it.
+set -u
+. tests/wait.sh
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$BUILD/offwind" doctor > /dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2> /dev/null; wait 2> /dev/null; rm -rf "$dir"' EXIT
+offwind=$(realpath "$BUILD/offwind")
+programs=tests/live/interpreters
+
+fail() {
+	echo "$1"
+	tail -n 5 "$dir/log"
+	exit 1
+}
+
+# Record the whole system while a program runs; compare its stacks with what it wrote.
+check() {
+	local module=$1 interpreter=$2 program=$3
+	shift 3
+	"$interpreter" "$programs/$program" 300 > "$dir/truth" &
+	local pid=$!
+	until_or_dead $pid test -s "$dir/truth" || fail "$program does not begin"
+	"$offwind" record -q -a -F 199 -d 8 --raw="$dir/$program.owc" -f folded -o "$dir/$program.folded" 2> "$dir/log" || fail "record"
+	runs $pid || fail "$program ended"
+	kill $pid
+	wait $pid 2> /dev/null
+	"$offwind" unwind -q --pid $pid -f tsv -o "$dir/tsv" "$dir/$program.owc" 2> "$dir/log" || fail "unwind"
+	python3 "$programs/compare.py" "$module" "$dir/truth" "$dir/tsv" "$@" || fail "$module"
+	# A capture gives the same frames later, without the process.
+	"$offwind" unwind -q -f folded -o "$dir/later" "$dir/$program.owc" 2> "$dir/log" || fail "unwind, folded"
+	diff <(grep "^$interpreter;" "$dir/$program.folded" | sort) <(grep "^$interpreter;" "$dir/later" | sort) > "$dir/log" || fail "$program: live and later differ"
+}
+
+check '[php]' php work.php Shop::compare zend_call_function usort
