@@ -33,7 +33,7 @@ TEST_PACKAGES := \
 	linux-perf golang-go binutils elfutils gdb sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
-	swi-prolog-core perl php-cli chromium curl graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd \
+	swi-prolog-core perl php-cli ruby chromium curl graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd \
 	build-essential debhelper dpkg-dev lintian python3-yaml prometheus
 
 # The two commands that do it all use every CPU, unless they were told how many.

@@ -17,7 +17,7 @@ static const struct {
 	{ "python", "Python", "those of 3.8 to 3.14 are, but for builds without the GIL" },
 	{ "node", "JavaScript", "node writes names with --perf-basic-prof" },
 	{ "nodejs", "JavaScript", "node writes names with --perf-basic-prof" },
-	{ "ruby", "Ruby", NULL },
+	{ "ruby", "Ruby", "those of 3.1 are" },
 	{ "perl", "Perl", NULL },
 	{ "php", "PHP", "those of 8.2 are, but for builds with thread safety" },
 	{ "lua", "Lua", NULL },

@@ -2,7 +2,8 @@
 #include "agent/runtime/cpython.h"
 #include "agent/runtime/jvm.h"
 #include "agent/runtime/php.h"
+#include "agent/runtime/ruby.h"
 #include "agent/runtime/runtime.h"
 
 const struct runtime_ops *const runtimes_all[] = { &runtime_cpython, &runtime_jvm, &runtime_php,
-						   NULL };
+						   &runtime_ruby, NULL };

@@ -1,12 +1,14 @@
 /*
- * tests/fuzz/fuzz_interpreters.c: fuzzes the readers of the stacks of PHP. The input changes the
- * memory of a sound interpreter (tests/php_image.h): byte 0 chooses which, and every three bytes
+ * tests/fuzz/fuzz_interpreters.c: fuzzes the readers of the stacks of PHP and Ruby. The input changes the
+ * memory of a sound interpreter (tests/php_image.h and the others): byte 0 chooses which, and every three bytes
  * and more are a place in two bytes, a length, and the bytes that are written there. A length of 0 ends what
  * the first sample sees, and the next sample follows, with what was read for the first one still stored.
  */
 #include "agent/runtime/php.h"
+#include "agent/runtime/ruby.h"
 
 #include "tests/php_image.h"
+#include "tests/ruby_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -46,12 +48,26 @@ static int name_php(struct raw_reader *r, const struct raw_frame *frame, struct 
 	return php_name(r, php_layout_of(4, 2), frame, out);
 }
 
+static int find_ruby(struct runtime_memory *m, struct raw_stack *stack)
+{
+	return ruby_stack(m, ruby_layout_of(3, 1), ruby_ec, stack);
+}
+
+static int name_ruby(struct raw_reader *r, const struct raw_frame *frame, struct raw_name *out)
+{
+	struct ruby_known known = { .symbols = ruby_symbol_table };
+
+	sink += ruby_symbols(r, ruby_layout_of(3, 1), image.bytes + 0x1000, 128, BASE + 0x1000);
+	return ruby_name(r, ruby_layout_of(3, 1), &known, frame, out);
+}
+
 static const struct {
 	void (*put)(void);
 	int (*find)(struct runtime_memory *m, struct raw_stack *stack);
 	int (*name)(struct raw_reader *r, const struct raw_frame *frame, struct raw_name *out);
 } kinds[] = {
 	{ put_php, find_php, name_php },
+	{ put_ruby, find_ruby, name_ruby },
 };
 
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
