@@ -201,8 +201,8 @@ static bool is_generated(const struct event_mapping *m)
  */
 static bool is_interpreter(const struct event_mapping *m)
 {
-	static const char *const names[] = { "python3", "libpython3.", "php",
-					     "libphp",	"ruby",	       "libruby" };
+	static const char *const names[] = { "python3", "libpython3.", "php",  "libphp",
+					     "ruby",	"libruby",     "perl", "libperl" };
 	const char *slash = strrchr(m->path, '/');
 
 	if (!(m->prot & PROT_EXEC) || m->path[0] != '/')

@@ -1,12 +1,14 @@
 /*
- * tests/fuzz/fuzz_interpreters.c: fuzzes the readers of the stacks of PHP and Ruby. The input changes the
+ * tests/fuzz/fuzz_interpreters.c: fuzzes the readers of the stacks of PHP, Ruby and Perl. The input changes the
  * memory of a sound interpreter (tests/php_image.h and the others): byte 0 chooses which, and every three bytes
  * and more are a place in two bytes, a length, and the bytes that are written there. A length of 0 ends what
  * the first sample sees, and the next sample follows, with what was read for the first one still stored.
  */
+#include "agent/runtime/perl.h"
 #include "agent/runtime/php.h"
 #include "agent/runtime/ruby.h"
 
+#include "tests/perl_image.h"
 #include "tests/php_image.h"
 #include "tests/ruby_image.h"
 
@@ -61,6 +63,16 @@ static int name_ruby(struct raw_reader *r, const struct raw_frame *frame, struct
 	return ruby_name(r, ruby_layout_of(3, 1), &known, frame, out);
 }
 
+static int find_perl(struct runtime_memory *m, struct raw_stack *stack)
+{
+	return perl_stack(m, perl_layout_of(36, 3768), perl_interpreter, stack);
+}
+
+static int name_perl(struct raw_reader *r, const struct raw_frame *frame, struct raw_name *out)
+{
+	return perl_name(r, perl_layout_of(36, 3768), frame, out);
+}
+
 static const struct {
 	void (*put)(void);
 	int (*find)(struct runtime_memory *m, struct raw_stack *stack);
@@ -68,6 +80,7 @@ static const struct {
 } kinds[] = {
 	{ put_php, find_php, name_php },
 	{ put_ruby, find_ruby, name_ruby },
+	{ put_perl, find_perl, name_perl },
 };
 
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests that stacks of PHP and Ruby have the interpreted functions where they ran. Each program knows its own stack
+# Tests that stacks of PHP, Ruby and Perl have the interpreted functions where they ran. Each program knows its own stack
 # and writes it; the whole system is recorded while it computes, without options for it.
 set -u
 . tests/wait.sh
@@ -36,3 +36,4 @@ check() {
 
 check '[php]' php work.php Shop::compare zend_call_function usort
 check '[ruby]' ruby work.rb 'block in Shop#sorted' rb_ary_sort_bang 'Array#sort'
+check '[perl]' perl work.pl Shop::by Perl_pp_sort Shop::sorted
