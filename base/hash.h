@@ -72,6 +72,13 @@ static inline uint32_t uw_hash_first(const struct uw_hash_index *index, uint64_t
 	return index->n_slots ? uw_hash_next(at) : UW_HASH_NONE;
 }
 
+/* Let the CPU fetch where a search for this hash begins. */
+static inline void uw_hash_prefetch(const struct uw_hash_index *index, uint64_t hash)
+{
+	if (index->n_slots)
+		__builtin_prefetch(&index->slots[(uint32_t)hash & (index->n_slots - 1)]);
+}
+
 /*
  * Look up: return the first id i that was added with this hash and that fulfils the condition, or
  * UW_HASH_NONE. The condition compares an element of the caller with what is looked up:

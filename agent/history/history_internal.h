@@ -144,6 +144,8 @@ struct history_bounds {
 };
 
 int history_read_bounds(struct history *h, struct history_bounds *out);
+/* Return whether what a sample refers to can be there. */
+bool history_is_within(const struct history_sample *sample, const struct history_bounds *bounds);
 /*
  * Begin to read the samples of a window. Return 1, or 0 if they are damaged, wherever that is: such a
  * window is left out as a whole.

@@ -26,8 +26,9 @@ struct loaded_rows {
 
 /* What is known of a node. */
 struct node_use {
-	uint32_t location; /* in the profile, + 1; 0: not loaded */
-	uint32_t parent;   /* index in the cache, + 1; 0: the node is outermost, or not loaded */
+	uint32_t location;    /* in the profile, + 1; 0: not loaded */
+	uint32_t parent : 31; /* index in the cache, + 1; 0: the node is outermost, or not loaded */
+	uint32_t found : 1;   /* parent is set */
 };
 
 /* Samples that are counted together. */
@@ -36,12 +37,30 @@ struct sum {
 	uint32_t pid, tid;
 };
 
+/*
+ * Samples to be counted. What is known of their sum lies at a random place in memory; several are looked for
+ * together, so that the CPU waits for these places at the same time.
+ */
+struct pending {
+	struct sum key;
+	uint64_t hash; /* of the key, if not only the stack matters; else of nothing */
+	size_t place;  /* in stack_sums; SIZE_MAX: not known yet */
+	uint32_t n_values;
+	struct {
+		size_t type; /* index in the profile */
+		int64_t value;
+	} values[HISTORY_VALUES];
+};
+
+enum { PENDING = 32 };
+
 struct reading {
 	struct history *h;
 	const struct history_query *q;
 	struct stacks *s;
 	struct history_found *found;
 	struct history_bounds bounds;
+	bool careful;	  /* go through each window before it is used: one is damaged */
 	int64_t *type_of; /* by row in types: index + 1 in the profile; 0: there is no such row */
 	size_t n_types;	  /* room of type_of */
 	struct sum *sums;
@@ -56,7 +75,9 @@ struct reading {
 	uint32_t *stack_sums;
 	size_t n_stack_sums;
 	uint32_t sum_without_frames; /* index + 1 */
-	struct node_use *uses;	     /* as the cache of nodes */
+	struct pending pending[PENDING];
+	size_t n_pending;
+	struct node_use *uses; /* as the cache of nodes */
 	size_t n_uses;
 	uint32_t *frames, *functions; /* as the caches of rows: index in the profile + 1 */
 	size_t n_frames, n_functions;
@@ -261,7 +282,7 @@ static int find_node(struct reading *r, int64_t row, size_t *index)
 	size_t before = r->n_uses;
 	int err = history_node(r->h, row, index);
 
-	if (!err && *index >= UINT32_MAX)
+	if (!err && *index >= UINT32_MAX >> 1)
 		err = -EFBIG;
 	if (!err)
 		err = array_reserve(r->uses, *index + 1, r->n_uses);
@@ -270,21 +291,35 @@ static int find_node(struct reading *r, int64_t row, size_t *index)
 	return err;
 }
 
-/* Load the location of a node, and find its parent. */
-static int load_node(struct reading *r, size_t index)
+/* Find the parent of a node, unless that was done. */
+static int find_parent(struct reading *r, size_t index)
 {
 	struct history_node node = history_nodes(r->h)[index];
-	uint32_t location;
 	size_t parent = 0;
-	int err = load_frame(r, node.frame, &location);
+	int err = 0;
 
-	if (!err && node.up)
+	if (r->uses[index].found)
+		return 0;
+	if (node.up)
 		err = find_node(r, history_node_id(r->h, index) - node.up, &parent);
 	if (err)
 		return err;
-	r->uses[index].location = location + 1;
-	r->uses[index].parent = node.up ? (uint32_t)parent + 1 : 0;
+	r->uses[index].parent = (node.up ? (uint32_t)parent + 1 : 0) & INT32_MAX;
+	r->uses[index].found = true;
 	return 0;
+}
+
+/* Load the location of a node, and find its parent. */
+static int load_node(struct reading *r, size_t index)
+{
+	uint32_t location;
+	int err = load_frame(r, history_nodes(r->h)[index].frame, &location);
+
+	if (!err)
+		err = find_parent(r, index);
+	if (!err)
+		r->uses[index].location = location + 1;
+	return err;
 }
 
 /*
@@ -376,17 +411,73 @@ static int sum_of_stack(struct reading *r, const struct sum *key, uint32_t *out)
 	return err;
 }
 
-static int sum_of_all(struct reading *r, const struct sum *key, uint32_t *out)
+static int sum_of_all(struct reading *r, const struct pending *p, uint32_t *out)
 {
-	uint64_t hash = hash_u64(hash_u64(hash_u64(key->node, key->labels), key->time_ns),
-				 (uint64_t)key->pid << 32 | key->tid);
 	int err;
 
-	*out = UW_HASH_FIND(i, &r->by_sum, hash, is_sum(&r->sums[i], key));
+	*out = UW_HASH_FIND(i, &r->by_sum, p->hash, is_sum(&r->sums[i], &p->key));
 	if (*out != UW_HASH_NONE)
 		return 0;
-	err = new_sum(r, key, out);
-	return err ? err : uw_hash_add(&r->by_sum, hash, *out);
+	err = new_sum(r, &p->key, out);
+	return err ? err : uw_hash_add(&r->by_sum, p->hash, *out);
+}
+
+/* Let the CPU fetch what the sum of samples is found by. */
+static void fetch_place(struct reading *r, struct pending *p)
+{
+	const struct sum *key = &p->key;
+
+	p->place = SIZE_MAX;
+	if (r->q->labels || r->q->times) {
+		p->hash = hash_u64(hash_u64(hash_u64(key->node, key->labels), key->time_ns),
+				   (uint64_t)key->pid << 32 | key->tid);
+		uw_hash_prefetch(&r->by_sum, p->hash);
+	} else if (key->node && history_node_place(r->h, (int64_t)key->node, &p->place) &&
+		   p->place < r->n_stack_sums) {
+		__builtin_prefetch(&r->stack_sums[p->place]);
+	} else {
+		p->place = SIZE_MAX;
+	}
+}
+
+/* Let the CPU fetch a sum that is probably the one. */
+static void fetch_sum(const struct reading *r, const struct pending *p)
+{
+	struct uw_hash_search search;
+	uint32_t at = UW_HASH_NONE;
+
+	if (p->place != SIZE_MAX)
+		at = r->stack_sums[p->place] - 1;
+	else if (r->q->labels || r->q->times)
+		at = uw_hash_first(&r->by_sum, p->hash, &search);
+	if (at == UW_HASH_NONE || !p->n_values)
+		return;
+	if (p->place == SIZE_MAX)
+		__builtin_prefetch(&r->sums[at]);
+	__builtin_prefetch(&r->values[at * r->s->n_types]);
+}
+
+/* Count the samples that are pending. */
+static int count_pending(struct reading *r)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < r->n_pending; i++)
+		fetch_sum(r, &r->pending[i]);
+	for (size_t i = 0; i < r->n_pending && !err; i++) {
+		const struct pending *p = &r->pending[i];
+		uint32_t at;
+
+		err = r->q->labels || r->q->times ? sum_of_all(r, p, &at)
+						  : sum_of_stack(r, &p->key, &at);
+		for (uint32_t j = 0; j < p->n_values && !err; j++) {
+			int64_t *to = &r->values[at * r->s->n_types + p->values[j].type];
+
+			*to = stacks_sum(*to, p->values[j].value);
+		}
+	}
+	r->n_pending = 0;
+	return err;
 }
 
 /* Those of a group's samples, in the order of their times, that are counted. */
@@ -397,28 +488,25 @@ struct share {
 
 static int add_share(struct reading *r, const struct history_sample *g, const struct share *share)
 {
-	struct sum key = { .node = g->node, .time_ns = share->time_ns };
-	uint32_t at;
-	int err;
+	struct pending *p = &r->pending[r->n_pending];
 
+	p->key = (struct sum){ .node = g->node, .time_ns = share->time_ns };
 	if (r->q->labels) {
-		key.labels = g->labels;
-		key.pid = g->pid;
-		key.tid = g->tid;
+		p->key.labels = g->labels;
+		p->key.pid = g->pid;
+		p->key.tid = g->tid;
 	}
-	err = r->q->labels || r->q->times ? sum_of_all(r, &key, &at) : sum_of_stack(r, &key, &at);
-	if (err)
-		return err;
+	p->n_values = g->n_values;
 	for (uint32_t i = 0; i < g->n_values; i++) {
 		const struct history_value *v = &g->values[i];
-		int64_t *to;
 
 		if (v->type >= r->n_types || !r->type_of[v->type])
 			return -EBADMSG;
-		to = &r->values[at * r->s->n_types + (size_t)r->type_of[v->type] - 1];
-		*to = stacks_sum(*to, history_share(v->value, share->from, share->to, share->n));
+		p->values[i].type = (size_t)r->type_of[v->type] - 1;
+		p->values[i].value = history_share(v->value, share->from, share->to, share->n);
 	}
-	return 0;
+	fetch_place(r, p);
+	return ++r->n_pending < PENDING ? 0 : count_pending(r);
 }
 
 /* A window whose samples are added. */
@@ -459,6 +547,17 @@ static int add_group(struct reading *r, const struct window *w, struct history_g
 	return add_share(r, g->sample, &all);
 }
 
+/* Begin to read the samples of a window. Return 1, or 0 if they are damaged; not careful: at their beginning. */
+static int open_samples(const struct reading *r, sqlite3_stmt *stmt, struct samples_reader *out)
+{
+	const void *blob = sqlite3_column_blob(stmt, 3);
+	size_t size = (size_t)sqlite3_column_bytes(stmt, 3);
+
+	return r->careful ? history_open_samples(blob, size, &r->bounds, out)
+			  : !samples_open(blob, size, out);
+}
+
+/* Add the samples of a window. -EAGAIN: they are damaged, and some may have been added. */
 static int add_window(struct reading *r, sqlite3_stmt *stmt)
 {
 	struct window w = { .start_ns = (uint64_t)sqlite3_column_int64(stmt, 0),
@@ -467,8 +566,7 @@ static int add_window(struct reading *r, sqlite3_stmt *stmt)
 	struct history_group group;
 	int err;
 
-	if (!history_open_samples(sqlite3_column_blob(stmt, 3),
-				  (size_t)sqlite3_column_bytes(stmt, 3), &r->bounds, &reader)) {
+	if (!open_samples(r, stmt, &reader)) {
 		r->found->n_damaged++;
 		return 0;
 	}
@@ -483,11 +581,13 @@ static int add_window(struct reading *r, sqlite3_stmt *stmt)
 	r->found->end_ns =
 		reader.level == HISTORY_TIMES && w.end_ns > r->q->to_ns ? r->q->to_ns : w.end_ns;
 	while ((err = samples_next(&reader, &group)) == 1) {
+		if (!r->careful && !history_is_within(group.sample, &r->bounds))
+			return -EAGAIN;
 		err = add_group(r, &w, &group);
 		if (err)
-			break;
+			return err;
 	}
-	return err;
+	return err && !r->careful ? -EAGAIN : err;
 }
 
 static int64_t sql_time(uint64_t ns)
@@ -512,7 +612,34 @@ static int read_windows(struct reading *r)
 			break;
 	}
 	db_release(stmt);
-	return err;
+	return err ? err : count_pending(r);
+}
+
+/* Forget what was added. */
+static void forget_sums(struct reading *r)
+{
+	r->n_sums = r->n_pending = 0;
+	r->sum_without_frames = 0;
+	if (r->n_stack_sums)
+		memset(r->stack_sums, 0, r->n_stack_sums * sizeof(*r->stack_sums));
+	uw_hash_clear(&r->by_sum);
+	*r->found = (struct history_found){ .n_windows = 0 };
+}
+
+/*
+ * A damaged window is left out as a whole. Looking for damage first takes as long as reading, so it is only done
+ * once there is some.
+ */
+static int read_all_windows(struct reading *r)
+{
+	int err = read_windows(r);
+
+	/* What was wrong may be in a window that is left out. */
+	if (err != -EAGAIN && err != -EBADMSG && err != -EFBIG)
+		return err;
+	forget_sums(r);
+	r->careful = true;
+	return read_windows(r);
 }
 
 /* ---- types ------------------------------------------------------------------------------- */
@@ -683,6 +810,59 @@ struct place {
 	size_t sum;
 };
 
+/* Frames with ids below this one are loaded in their order, with a set of 4 MiB at most. */
+enum { ORDERED_FRAMES = 33554432 };
+
+/* Mark the frame of a node, and those of its callers up to one that is marked. */
+static int mark_frames(struct reading *r, int64_t row, uint64_t **set, size_t *n_set)
+{
+	size_t index;
+	int err = find_node(r, row, &index);
+
+	while (!err && !r->uses[index].found) {
+		uint32_t frame = history_nodes(r->h)[index].frame;
+		size_t before = *n_set, word = frame / 64;
+
+		if (frame < ORDERED_FRAMES && word >= *n_set) {
+			err = array_reserve(*set, word + 1, *n_set);
+			if (err)
+				break;
+			memset(*set + before, 0, (*n_set - before) * sizeof(**set));
+		}
+		if (frame < ORDERED_FRAMES)
+			(*set)[word] |= UINT64_C(1) << frame % 64;
+		err = find_parent(r, index);
+		if (err || !r->uses[index].parent)
+			break;
+		index = r->uses[index].parent - 1;
+	}
+	return err;
+}
+
+/*
+ * Load the frames of all sums in the order of their ids. Frames that were stored together are together in
+ * memory, and so are their functions; stack by stack, each is somewhere else.
+ */
+static int load_frames(struct reading *r, const struct place *places)
+{
+	uint64_t *set = NULL;
+	size_t n_set = 0;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < r->n_sums; i++)
+		if (places[i].node)
+			err = mark_frames(r, (int64_t)places[i].node, &set, &n_set);
+	for (size_t i = 0; !err && i < n_set; i++)
+		for (uint64_t left = set[i]; !err && left; left &= left - 1) {
+			uint32_t ignored;
+
+			err = load_frame(r, (int64_t)(i * 64 + (size_t)__builtin_ctzll(left)),
+					 &ignored);
+		}
+	free(set);
+	return err;
+}
+
 static int compare_places(const void *a, const void *b) /* for qsort */
 {
 	const struct place *x = a, *y = b;
@@ -703,6 +883,8 @@ static int add_all_samples(struct reading *r)
 		places[i] = (struct place){ .node = r->sums[i].node, .sum = i };
 	if (!err)
 		qsort(places, r->n_sums, sizeof(*places), compare_places);
+	if (!err)
+		err = load_frames(r, places);
 	for (size_t i = 0; !err && i < r->n_sums; i++)
 		err = add_sample(r, places[i].sum);
 	free(places);
@@ -743,7 +925,7 @@ int history_read(struct history *h, const struct history_query *query, struct st
 		if (!err)
 			err = read_types(&r);
 		if (!err)
-			err = read_windows(&r);
+			err = read_all_windows(&r);
 		if (!err)
 			err = add_all_samples(&r);
 		if (!err && found->n_windows && !query->base)

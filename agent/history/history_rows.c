@@ -12,6 +12,9 @@
 /* More rows than these are not cached from one call to the next: about 64 MiB, and as much of names. */
 enum { CACHED_NODES = 8388608, CACHED_NAMES = 524288 };
 
+/* Numbers of chunks below this one are found by an array, of 8 MiB at most. */
+enum { DIRECT_CHUNKS = 2097152 };
+
 #define NAMES_MAX ((size_t)512 << 20) /* bytes of names in one call */
 
 /* What rows of one kind are read with, and how the statement's row becomes one in memory, or a page many. */
@@ -165,7 +168,24 @@ static void *row_at(const struct history_rows *r, const struct kind *kind, size_
 	return (char *)r->rows + index * kind->size;
 }
 
-static int add_chunk(struct history_rows *r, const struct kind *kind, int64_t number, uint64_t hash)
+/* Let the chunk that is added next be found by its number. */
+static int index_chunk(struct history_rows *r, int64_t number)
+{
+	size_t before = r->n_chunk_of;
+	int err;
+
+	if (number >= DIRECT_CHUNKS)
+		return uw_hash_add(&r->by_number, hash_u64(0, (uint64_t)number),
+				   (uint32_t)r->n_chunks);
+	err = array_reserve(r->chunk_of, (size_t)number + 1, r->n_chunk_of);
+	if (err)
+		return err;
+	memset(r->chunk_of + before, 0, (r->n_chunk_of - before) * sizeof(*r->chunk_of));
+	r->chunk_of[number] = (uint32_t)r->n_chunks + 1;
+	return 0;
+}
+
+static int add_chunk(struct history_rows *r, const struct kind *kind, int64_t number)
 {
 	size_t need = (r->n_chunks + 1) * kind->n;
 	int err = uw_array_reserve(&r->rows, need, &r->room_rows, kind->size, SIZE_MAX);
@@ -173,7 +193,7 @@ static int add_chunk(struct history_rows *r, const struct kind *kind, int64_t nu
 	if (!err)
 		err = array_grow(r->numbers, r->n_chunks, r->room_numbers);
 	if (!err)
-		err = uw_hash_add(&r->by_number, hash, (uint32_t)r->n_chunks);
+		err = index_chunk(r, number);
 	if (err)
 		return err;
 	memset(row_at(r, kind, r->n_chunks * kind->n), 0, kind->n * kind->size);
@@ -185,6 +205,11 @@ static bool has_chunk(struct history_rows *r, int64_t number, size_t *out)
 {
 	uint32_t at;
 
+	if (number < DIRECT_CHUNKS) {
+		at = (size_t)number < r->n_chunk_of ? r->chunk_of[number] : 0;
+		*out = at - 1;
+		return at;
+	}
 	if (!r->n_chunks || r->numbers[r->last] != number) {
 		at = UW_HASH_FIND(i, &r->by_number, hash_u64(0, (uint64_t)number),
 				  r->numbers[i] == number);
@@ -202,7 +227,7 @@ static int find_chunk(struct history_rows *r, const struct kind *kind, int64_t n
 
 	if (has_chunk(r, number, out))
 		return 0;
-	err = add_chunk(r, kind, number, hash_u64(0, (uint64_t)number));
+	err = add_chunk(r, kind, number);
 	if (!err)
 		*out = r->last = r->n_chunks - 1;
 	return err;
@@ -213,7 +238,10 @@ static void drop_last(struct history_rows *r)
 {
 	size_t at = --r->n_chunks;
 
-	uw_hash_remove(&r->by_number, hash_u64(0, (uint64_t)r->numbers[at]), (uint32_t)at);
+	if (r->numbers[at] < DIRECT_CHUNKS)
+		r->chunk_of[r->numbers[at]] = 0;
+	else
+		uw_hash_remove(&r->by_number, hash_u64(0, (uint64_t)r->numbers[at]), (uint32_t)at);
 	r->last = 0;
 }
 
@@ -254,6 +282,7 @@ static void clear(struct history_rows *r)
 {
 	free(r->rows);
 	free(r->numbers);
+	free(r->chunk_of);
 	uw_hash_fini(&r->by_number);
 	*r = (struct history_rows){ .n_chunks = 0 };
 }

@@ -49,8 +49,10 @@ struct history_rows {	  /* all zero: empty */
 	void *rows;	  /* chunk by chunk */
 	int64_t *numbers; /* of each chunk: (the id of its first row - 1) / how many it has */
 	size_t n_chunks, room_rows, room_numbers;
-	struct uw_hash_index by_number;
-	size_t last; /* chunk that was asked for last */
+	uint32_t *chunk_of; /* by number, up to a limit: the chunk + 1; 0: it is not cached */
+	size_t n_chunk_of;
+	struct uw_hash_index by_number; /* of those beyond */
+	size_t last;			/* chunk that was asked for last */
 };
 
 /*

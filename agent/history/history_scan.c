@@ -21,7 +21,7 @@ int history_read_bounds(struct history *h, struct history_bounds *out)
 	return err;
 }
 
-static bool is_within(const struct history_sample *s, const struct history_bounds *bounds)
+bool history_is_within(const struct history_sample *s, const struct history_bounds *bounds)
 {
 	for (uint32_t i = 0; i < s->n_values; i++)
 		if (s->values[i].type > bounds->type)
@@ -37,7 +37,7 @@ int history_open_samples(const void *blob, size_t size, const struct history_bou
 	int err = samples_open(blob, size, &r);
 
 	while (!err && (err = samples_next(&r, &group)) == 1)
-		err = is_within(group.sample, bounds) ? 0 : -EBADMSG;
+		err = history_is_within(group.sample, bounds) ? 0 : -EBADMSG;
 	return err ? 0 : !samples_open(blob, size, out);
 }
 

@@ -504,6 +504,8 @@ static void test_names_keep_all_they_have(void)
 {
 	struct history *h = open_history(true);
 	struct history_found found;
+	const struct stacks_location *inner, *outer;
+	const struct stacks_function *f;
 	struct stacks *s = made_profile(), *got = NULL;
 	uint32_t at[2] = { made_location(s, made_module(s, "/bin/a", "ab"), 0x1234, "n", "_Zn"),
 			   made_location(s, made_module(s, "", ""), UINT64_MAX, "[nowhere]",
@@ -513,17 +515,21 @@ static void test_names_keep_all_they_have(void)
 	CHECK(add(h, s, START) == 0 && !stacks_new(&got) &&
 		      !history_read(h, &everything, got, &found),
 	      "read");
-	CHECK(got->n_functions == 2 && !strcmp(got->functions[0].system_name, "_Zn") &&
-		      !strcmp(got->functions[0].file, "a \"file\".c") &&
-		      got->functions[0].start_line == 7 &&
-		      !strcmp(got->functions[1].system_name, "[nowhere]"),
+	CHECK(got->n_functions == 2 && got->n_locations == 2 && got->n_location_ids == 2, "both");
+	inner = &got->locations[got->location_ids[0]];
+	outer = &got->locations[got->location_ids[1]];
+	f = &got->functions[got->lines[inner->first_line].function];
+	CHECK(!strcmp(f->system_name, "_Zn") && !strcmp(f->file, "a \"file\".c") &&
+		      f->start_line == 7 &&
+		      !strcmp(got->functions[got->lines[outer->first_line].function].system_name,
+			      "[nowhere]"),
 	      "functions");
-	CHECK(got->n_locations == 2 && got->locations[0].address == 0x1234 &&
-		      got->locations[1].address == UINT64_MAX && got->lines[0].line == 9,
+	CHECK(inner->address == 0x1234 && outer->address == UINT64_MAX &&
+		      got->lines[inner->first_line].line == 9,
 	      "locations");
-	CHECK(!strcmp(got->modules[got->locations[0].module].path, "/bin/a") &&
-		      !strcmp(got->modules[got->locations[0].module].build_id, "ab") &&
-		      got->modules[got->locations[0].module].start == 0x1000,
+	CHECK(!strcmp(got->modules[inner->module].path, "/bin/a") &&
+		      !strcmp(got->modules[inner->module].build_id, "ab") &&
+		      got->modules[inner->module].start == 0x1000,
 	      "modules");
 	stacks_free(got);
 	stacks_free(s);
