@@ -40,6 +40,9 @@ int http_fail(struct http_reply *reply, unsigned int status, const char *format,
 
 int api_failed(struct http_reply *reply, int err)
 {
+	if (err == -EFBIG)
+		return http_fail(reply, 413,
+				 "this time has too many different stacks: choose a shorter one");
 	return http_fail(reply, err == -ENOMEM ? 503 : 500, "the history cannot be read: %s",
 			 strerror(-err));
 }
