@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests processes that live for a moment, programs that are deleted when they start or replaced
 # while they run, files in memory, in mount namespaces and on overlays: nearly every sample has its
-# mapping, its build-id and its function's name.
+# mapping, its build-id and its function's name, and its whole stack.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
@@ -164,7 +164,7 @@ for line in open(sys.argv[1], errors='replace'):
         m = re.match(r'(\d+): 0x[0-9a-f]+/0x[0-9a-f]+/0x[0-9a-f]+ (\S+) *([0-9a-f]*)', line)
         if m:
             mappings[int(m[1])] = (m[2], m[3])
-good, all_, why = collections.Counter(), collections.Counter(), collections.defaultdict(collections.Counter)
+good, all_, whole, why = collections.Counter(), collections.Counter(), collections.Counter(), collections.defaultdict(collections.Counter)
 for n, ids, labels in samples:
     comm = re.search(r'comm:\[([^\]]*)\]', labels)
     kind = re.match(r'(kept|gone)_(0|2000|10000)_|overlay_(kept|gone)|(replaced|in_namespace|memory|inner)', comm[1] if comm else '')
@@ -176,6 +176,8 @@ for n, ids, labels in samples:
     if not user:
         continue
     all_[kind] += n
+    # A stack that ends at its root has no such label.
+    whole[kind] += 0 if re.search(r'\bstop:\[', labels) else n
     bad = [f'{what} in {mappings.get(mapping, ("no mapping", ""))[0]}' for mapping, what in user
            if mapping not in mappings or not mappings[mapping][1] or
            (re.search(r'/(overlay_|kept|gone|replaced|in_namespace|inner)|memfd', mappings[mapping][0]) and
@@ -196,8 +198,10 @@ for kind in sorted(all_):
 for group in ('kept', 'gone', 'replaced', 'memory', 'in_namespace', 'overlay_kept', 'overlay_gone'):
     total = sum(n for k, n in all_.items() if k.startswith(group))
     fine = sum(n for k, n in good.items() if k.startswith(group))
-    if total < 50 or fine < 0.99 * total:
-        print(f'FAIL: {group}: {fine} of {total}')
+    ended = sum(n for k, n in whole.items() if k.startswith(group))
+    print(f'{group}: {ended} of {total} stacks are whole')
+    if total < 50 or fine < 0.99 * total or ended < 0.95 * total:
+        print(f'FAIL: {group}: {fine} of {total}, {ended} whole')
         failed = True
 if late:
     print(len(late), 'files took too long to read:', *sorted(late)[:3])
