@@ -72,6 +72,20 @@ int format_firefox(const struct stacks *stacks, size_t type, FILE *out);
 /* gzip_level 0: not compressed. default_type: the sample type that viewers show first. */
 int format_pprof(const struct stacks *stacks, size_t default_type, int gzip_level, int fd);
 
+/* Some samples of a profile. */
+struct pprof_part {
+	const size_t *samples; /* their numbers */
+	size_t n;
+	bool (*has_label)(const char *key); /* NULL: samples have all their labels */
+	uint32_t depth;			    /* only so many of a stack's outermost frames; 0: all */
+	int64_t time_ns, duration_ns;	    /* since 1970 */
+	int64_t period;			    /* of the default type, on average; 0: not known */
+};
+
+/* Write a part of a profile as a pprof file of its own. */
+int format_pprof_part(const struct stacks *stacks, const struct pprof_part *part,
+		      size_t default_type, int gzip_level, int fd);
+
 /* ---- shared ------------------------------------------------------------------------- */
 
 /*

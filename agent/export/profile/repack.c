@@ -8,6 +8,7 @@
 
 struct repacking {
 	const struct stacks *s;
+	const struct pprof_part *part; /* NULL: all samples */
 	struct pprof *pprof;
 	/* By index in the stacks: the id in the file; 0: not written yet. */
 	uint64_t *modules, *functions, *locations, *labels;
@@ -23,11 +24,36 @@ static void put_head(struct repacking *r, size_t default_type)
 	for (size_t i = 0; i < s->n_types; i++)
 		pprof_sample_type(r->pprof, s->types[i].type, s->types[i].unit);
 	pprof_default_sample_type(r->pprof, s->types[default_type].type);
-	if (*s->period_type.type)
+	if (r->part && r->part->period)
+		pprof_period(r->pprof, s->types[default_type].type, s->types[default_type].unit,
+			     r->part->period);
+	else if (*s->period_type.type)
 		pprof_period(r->pprof, s->period_type.type, s->period_type.unit, s->period);
-	pprof_time(r->pprof, s->time_ns, s->duration_ns);
+	if (r->part)
+		pprof_time(r->pprof, r->part->time_ns, r->part->duration_ns);
+	else
+		pprof_time(r->pprof, s->time_ns, s->duration_ns);
 	for (size_t i = 0; i < s->n_comments; i++)
 		pprof_comment(r->pprof, s->comments[i]);
+}
+
+static size_t n_samples(const struct repacking *r)
+{
+	return r->part ? r->part->n : r->s->n_samples;
+}
+
+/* Return the number of a sample in the profile. */
+static size_t number_of(const struct repacking *r, size_t i)
+{
+	return r->part ? r->part->samples[i] : i;
+}
+
+/* Return how many of a stack's innermost frames are left out. */
+static uint32_t n_left_out(const struct repacking *r, const struct stacks_sample *sample)
+{
+	uint32_t depth = r->part ? r->part->depth : 0;
+
+	return depth && sample->n_locations > depth ? sample->n_locations - depth : 0;
 }
 
 /*
@@ -38,10 +64,13 @@ static void put_mappings(struct repacking *r)
 {
 	const struct stacks *s = r->s;
 
-	for (size_t i = 0; i < s->n_samples; i++)
-		for (uint32_t j = 0; j < s->samples[i].n_locations; j++)
-			r->modules[s->locations[s->location_ids[s->samples[i].first_location + j]]
+	for (size_t i = 0; i < n_samples(r); i++) {
+		const struct stacks_sample *sample = &s->samples[number_of(r, i)];
+
+		for (uint32_t j = n_left_out(r, sample); j < sample->n_locations; j++)
+			r->modules[s->locations[s->location_ids[sample->first_location + j]]
 					   .module] = 1;
+	}
 	r->modules[0] = 0;
 	for (size_t i = 1; i < s->n_modules; i++) {
 		const struct stacks_module *m = &s->modules[i];
@@ -118,18 +147,22 @@ static int put_sample(struct repacking *r, size_t number, int64_t *values)
 		if (!r->ids)
 			return -ENOMEM;
 	}
-	for (uint32_t i = 0; i < from->n_locations; i++) {
+	for (uint32_t i = n_left_out(r, from); i < from->n_locations; i++) {
 		uint32_t id = s->location_ids[from->first_location + i];
 
 		if (!r->locations[id] && put_location(r, id))
 			return -ENOMEM;
 		r->ids[i] = r->locations[id];
 	}
-	to.locations = r->ids;
+	to.locations = r->ids + n_left_out(r, from);
+	to.n_locations -= n_left_out(r, from);
 	to.labels = r->ids + from->n_locations;
-	for (uint32_t i = 0; i < from->n_labels; i++)
-		r->ids[from->n_locations + to.n_labels++] =
-			label_id(r, s->label_ids[from->first_label + i]);
+	for (uint32_t i = 0; i < from->n_labels; i++) {
+		uint32_t id = s->label_ids[from->first_label + i];
+
+		if (!r->part || !r->part->has_label || r->part->has_label(s->labels[id].key))
+			r->ids[from->n_locations + to.n_labels++] = label_id(r, id);
+	}
 	if (from->base)
 		r->ids[from->n_locations + to.n_labels++] =
 			pprof_label_text(r->pprof, "pprof::base", "true");
@@ -144,7 +177,13 @@ static int put_sample(struct repacking *r, size_t number, int64_t *values)
 
 int format_pprof(const struct stacks *s, size_t default_type, int gzip_level, int fd)
 {
-	struct repacking r = { .s = s };
+	return format_pprof_part(s, NULL, default_type, gzip_level, fd);
+}
+
+int format_pprof_part(const struct stacks *s, const struct pprof_part *part, size_t default_type,
+		      int gzip_level, int fd)
+{
+	struct repacking r = { .s = s, .part = part };
 	int64_t *values = calloc(s->n_types + 1, sizeof(*values));
 	int err = pprof_new(&r.pprof);
 
@@ -158,8 +197,8 @@ int format_pprof(const struct stacks *s, size_t default_type, int gzip_level, in
 		put_head(&r, default_type);
 		put_mappings(&r);
 	}
-	for (size_t i = 0; !err && i < s->n_samples; i++)
-		err = put_sample(&r, i, values);
+	for (size_t i = 0; !err && i < n_samples(&r); i++)
+		err = put_sample(&r, number_of(&r, i), values);
 	if (!err)
 		err = pprof_write(r.pprof, gzip_level, fd);
 	pprof_free(r.pprof);
