@@ -123,6 +123,28 @@ static int take_timeout(struct target *t, const char *value)
 	return err;
 }
 
+static int take_debuginfo(struct target *t, const char *value)
+{
+	if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0) {
+		log_error("'%s' is neither yes nor no", value);
+		return -EINVAL;
+	}
+	t->debuginfo = !strcmp(value, "yes");
+	return 0;
+}
+
+static int take_protocol(struct target *t, const char *value)
+{
+	bool grpc = !strcmp(value, "grpc");
+
+	if (!grpc && strcmp(value, "http") != 0) {
+		log_error("'%s' is no protocol: http or grpc is expected", value);
+		return -EINVAL;
+	}
+	t->grpc = grpc;
+	return 0;
+}
+
 int exports_take(struct exports *e, const char *section, const char *name, const char *value,
 		 int line)
 {
@@ -139,8 +161,12 @@ int exports_take(struct exports *e, const char *section, const char *name, const
 		return keep(&t->ca_file, value);
 	if (!strcmp(name, "timeout"))
 		return take_timeout(t, value);
+	if (t->kind->has_grpc && !strcmp(name, "protocol"))
+		return take_protocol(t, value);
 	if (t->kind->has_version && !strcmp(name, "development-version"))
 		return take_version(t, value);
+	if (t->kind->has_debuginfo && !strcmp(name, "debuginfo"))
+		return take_debuginfo(t, value);
 	if (!strcmp(name, "token-file")) {
 		x->token_line = line;
 		return keep(&x->token_file, value);

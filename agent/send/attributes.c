@@ -72,32 +72,38 @@ const char *attribute_service(const struct stacks *s, const struct stacks_sample
 
 	if (*said)
 		return said;
-	if (!*unit) {
+	/* A scope is a session, or a container, whose name is a number. */
+	if (n <= n_ending || strcmp(unit + n - n_ending, ending) != 0) {
 		const char *program = attribute_program(s, sample);
 
 		return *program ? program : "unknown_service";
 	}
-	if (n > n_ending && !strcmp(unit + n - n_ending, ending))
-		n -= n_ending;
+	n -= n_ending;
 	(void)snprintf(out, 256, "%.*s", (int)(n < 255 ? n : 255), unit);
 	return out;
 }
 
 const char *attribute_frame_type(const struct stacks_module *module, const char *program)
 {
+	/* Programs with generated code, and the published words for what is interpreted. */
 	static const struct {
 		const char *program, *type;
 	} runtimes[] = {
 		{ "java", "jvm" },	{ "node", "v8js" }, { "dotnet", "dotnet" },
 		{ "beam.smp", "beam" }, { "php", "php" },   { "luajit", "luajit" },
 	};
+	static const char *const interpreted[] = { "cpython", "jvm",  "v8js", "ruby",	"php",
+						   "perl",    "beam", "go",   "dotnet", "luajit" };
+	size_t n = strlen(module->path);
 
 	if (module->kernel)
 		return "kernel";
-	if (strcmp(module->path, "[jit]") != 0)
-		return "native";
 	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
-		if (!strcmp(program, runtimes[i].program))
+		if (!strcmp(module->path, "[jit]") && !strcmp(program, runtimes[i].program))
 			return runtimes[i].type;
+	for (size_t i = 0; i < sizeof(interpreted) / sizeof(interpreted[0]); i++)
+		if (n == strlen(interpreted[i]) + 2 && module->path[0] == '[' &&
+		    !strncmp(module->path + 1, interpreted[i], n - 2))
+			return interpreted[i];
 	return "native";
 }

@@ -16,7 +16,7 @@ const char *attribute_name(const char *label, char out[128]);
 
 /*
  * Return what stands for the service of a sample: what the program says of itself (service.name), or its
- * systemd unit, or the name of its program; "unknown_service" if nothing is known. It is borrowed from
+ * systemd service, or the name of its program; "unknown_service" if nothing is known. It is borrowed from
  * stacks or from out.
  */
 const char *attribute_service(const struct stacks *stacks, const struct stacks_sample *sample,
@@ -25,8 +25,8 @@ const char *attribute_service(const struct stacks *stacks, const struct stacks_s
 const char *attribute_program(const struct stacks *stacks, const struct stacks_sample *sample);
 
 /*
- * Return the kind of a frame (profile.frame.type) in a module: "native", "kernel", or what runs generated code of
- * this program: "jvm" and so on.
+ * Return the kind of a frame (profile.frame.type) in a module: "native", "kernel", "cpython" for interpreted
+ * code, or what runs generated code of this program: "jvm" and so on.
  */
 const char *attribute_frame_type(const struct stacks_module *module, const char *program);
 

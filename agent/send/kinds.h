@@ -5,5 +5,7 @@
 #include "agent/send/target.h"
 
 extern const struct target_kind target_otlp; /* OTLP profiles */
+extern const struct target_kind target_pyroscope;
+extern const struct target_kind target_parca;
 
 #endif

@@ -13,7 +13,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { CONNECT_SECONDS = 10, RETRY_SECONDS_MAX = 3600 };
+enum { CONNECT_SECONDS = 10, RETRY_SECONDS_MAX = 3600, FILE_SECONDS = 600 };
 
 struct post {
 	const struct target *target;
@@ -210,9 +210,12 @@ static void set_options(struct post *p, const struct post_request *r, struct cur
 	(void)set(easy, CURL_OPTION_PROTOCOLS, (long)(CURL_PROTOCOL_HTTP | CURL_PROTOCOL_HTTPS));
 	if (curl_is_here(r->url))
 		(void)set(easy, CURL_OPTION_PROXY, "");
-	if (r->http2)
+	if (r->http2) {
 		(void)set(easy, CURL_OPTION_HTTP_VERSION,
 			  (long)(tls ? CURL_HTTP_2_TLS : CURL_HTTP_2_AT_ONCE));
+		/* libcurl 7.88 fails in the second request of such a connection (Debian 12). */
+		(void)set(easy, CURL_OPTION_CLOSE_AFTER, 1L);
+	}
 	if (p->target->ca_file)
 		(void)set(easy, CURL_OPTION_CA_FILE, p->target->ca_file);
 	if (r->file) {
@@ -232,7 +235,7 @@ static void set_options(struct post *p, const struct post_request *r, struct cur
 	(void)set(easy, CURL_OPTION_ERROR_TEXT, error);
 	(void)set(easy, CURL_OPTION_NO_SIGNALS, 1L);
 	(void)set(easy, CURL_OPTION_CONNECT_SECONDS, (long)CONNECT_SECONDS);
-	(void)set(easy, CURL_OPTION_SECONDS, (long)p->target->timeout_s);
+	(void)set(easy, CURL_OPTION_SECONDS, (long)(r->file ? FILE_SECONDS : p->target->timeout_s));
 }
 
 static enum sending_fault fault_of(const struct post *p, int rc)

@@ -250,7 +250,7 @@ int sender_prepare(struct sender *s)
 int sender_run(struct sender *s)
 {
 	static struct line lines[SENDING_TARGETS];
-	const char *readable[SENDING_TARGETS];
+	const char *readable[2 * SENDING_TARGETS];
 	size_t n_readable = 0;
 	uint64_t busy = 0;
 	int sent = -1, err;
@@ -262,6 +262,8 @@ int sender_run(struct sender *s)
 		err = open_line(&lines[i], s, i, sent, &busy);
 		if (s->targets[i].ca_file)
 			readable[n_readable++] = s->targets[i].ca_file;
+		if (s->targets[i].debuginfo)
+			readable[n_readable++] = "/";
 	}
 	if (!err && sandbox_is_possible()) {
 		err = sandbox_enter_sender(readable, n_readable);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct target_kind *const kinds[] = { &target_otlp };
+static const struct target_kind *const kinds[] = { &target_otlp, &target_pyroscope, &target_parca };
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 

@@ -74,9 +74,11 @@ nosuch = 1
 url = http://collector
 [export otlp "b"]
 url = http://collector
+[export otlp]
+protocol = thrift
 CONF
 check "$dir/wrong" && fail "wrong exports are accepted"
-[ "$(sed -n "s,^offwind: $dir/wrong:\([0-9]*\): .*,\1,p" "$dir/log" | sort -n | paste -sd' ')" = "2 3 4 5 6 8 10" ] || fail "the lines of faults of exports: $(cat "$dir/log")"
+[ "$(sed -n "s,^offwind: $dir/wrong:\([0-9]*\): .*,\1,p" "$dir/log" | sort -n | paste -sd' ')" = "2 3 4 5 6 8 10 12" ] || fail "the lines of faults of exports: $(cat "$dir/log")"
 printf '[export otlp b]\ntimeout = 5s\n[export otlp]\nurl = http://collector\ntoken-file = %s\n' "$dir/open" >"$dir/wrong"
 check "$dir/wrong" && fail "an export without url"
 grep -q "wrong:2: \[export otlp b\] has no url" "$dir/log" && grep -q 'wrong:5: .*others can read it' "$dir/log" || fail "why not: $(cat "$dir/log")"
@@ -115,7 +117,8 @@ for name in re.findall(r'\{ "([\w-]+)", offsetof\(struct history_limits', text):
 exports = open('agent/cmd/exports.c', encoding='utf8').read()
 exports = exports[exports.index('int exports_take('):exports.index('int exports_add(')]
 for name in re.findall(r'!strcmp\(name, "([\w-]+)"', exports):
-    print('[export otlp] ' + name)
+    print('[export %s] %s' % ('parca' if name == 'debuginfo' else 'otlp', name))
+print('[export pyroscope] url\n[export parca] url')
 listed = re.search(r'names\[\] = \{(.*?)\}', text, re.S)[1]
 for name in re.findall(r'"([\w-]+)"', listed):
     print('[record] ' + name)

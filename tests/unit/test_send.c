@@ -14,6 +14,7 @@
 #include "agent/send/parts.h"
 #include "agent/send/post.h"
 #include "agent/send/sent.h"
+#include "agent/send/series.h"
 #include "proto/otlp.pb-c.h"
 #include "tests/check.h"
 #include "tests/history.h"
@@ -192,8 +193,8 @@ static void test_services_have_names(void)
 	static const struct {
 		const char *key, *text, *service;
 	} cases[] = {
-		{ "exe", "/usr/bin/nginx", "nginx" },  { "unit", "web@1.service", "web@1" },
-		{ "unit", "a.scope", "a.scope" },      { "service.name", "shop", "shop" },
+		{ "exe", "/usr/bin/nginx", "nginx" },	  { "unit", "web@1.service", "web@1" },
+		{ "unit", "a.scope", "unknown_service" }, { "service.name", "shop", "shop" },
 		{ "user", "root", "unknown_service" },
 	};
 
@@ -210,6 +211,125 @@ static void test_services_have_names(void)
 		      cases[i].text);
 		stacks_free(s);
 	}
+}
+
+static void test_frames_have_types(void)
+{
+	static const struct {
+		const char *path, *program, *type;
+		bool kernel;
+	} cases[] = {
+		{ "[kernel]", "java", "kernel", true },
+		{ "[jit]", "java", "jvm", false },
+		{ "[jit]", "cat", "native", false },
+		{ "[cpython]", "python3", "cpython", false },
+		{ "[vdso]", "java", "native", false },
+		{ "/lib/libjvm.so", "java", "native", false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct stacks_module m = { .path = cases[i].path, .kernel = cases[i].kernel };
+
+		CHECK(!strcmp(attribute_frame_type(&m, cases[i].program), cases[i].type),
+		      cases[i].path);
+	}
+}
+
+/* ---- series ------------------------------------------------------------------------------ */
+
+static bool has_no_label(const char *key)
+{
+	(void)key;
+	return false;
+}
+
+/* Write a series as pprof, and read it. NULL: that fails with *err. */
+static struct stacks *pack(const struct send_window *w, const struct series *series,
+			   const struct series_form *form, int *err)
+{
+	char path[] = "/tmp/offwind-send-XXXXXX";
+	struct stacks *s = NULL;
+	uint8_t *bytes = NULL;
+	size_t size = 0;
+	int fd;
+
+	*err = series_pprof(w, series, form, &bytes, &size);
+	if (*err)
+		return NULL;
+	fd = mkstemp(path);
+	CHECK(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && !lseek(fd, 0, SEEK_SET),
+	      "a file");
+	(void)unlink(path);
+	free(bytes);
+	if (stacks_new(&s) || stacks_load_fd(s, fd, "series", false))
+		CHECK(false, "is pprof");
+	(void)close(fd);
+	return s;
+}
+
+static void test_services_are_series(void)
+{
+	struct stacks *s = made_profile(), *read;
+	struct send_window w = {
+		.id = 1, .start_ns = 5 * SECOND, .end_ns = 7 * SECOND, .host = "h", .stacks = s
+	};
+	struct series_form form = { .has_label = has_no_label, .depth = 2, .bytes_max = 1 << 20 };
+	struct series_set set;
+	int err;
+
+	made_add(s, &(struct made_sample){ .pid = 1,
+					   .tid = 1,
+					   .comm = "a",
+					   .cpu_ns = 10,
+					   .frames = { 1, 2, 3 },
+					   .n_frames = 3 });
+	made_add(s, &(struct made_sample){ .pid = 2,
+					   .tid = 2,
+					   .comm = "a",
+					   .cpu_ns = 30,
+					   .frames = { 4 },
+					   .n_frames = 1 });
+	made_add(s, &(struct made_sample){ .pid = 3,
+					   .tid = 3,
+					   .comm = "b",
+					   .cpu_ns = 20,
+					   .frames = { 5 },
+					   .n_frames = 1 });
+	s->default_type = 1;
+	CHECK(series_make(&w, 0, s->n_samples, &set) == 0 && set.n == 2, "two programs");
+	if (set.n == 2) {
+		const struct series *a = &set.all[0];
+
+		CHECK(a->n == 2 && a->n_labels == 3, "two samples, three labels");
+		CHECK(!strcmp(a->labels[0].name, "__name__") &&
+			      !strcmp(a->labels[1].name, "host") &&
+			      !strcmp(a->labels[2].name, "service_name") &&
+			      !strcmp(a->labels[2].value, "a"),
+		      "sorted labels");
+		read = pack(&w, a, &form, &err);
+		if (read) {
+			CHECK(read->n_samples == 2 && read->n_modules == 2 && !read->n_labels,
+			      "samples without labels");
+			CHECK(read->samples[0].n_locations == 2 &&
+				      read->locations[read->location_ids[0]].address == 0x1020,
+			      "the innermost frame is left out");
+			CHECK(read->period == 20 && !strcmp(read->period_type.type, "cpu") &&
+				      read->time_ns == 5 * (int64_t)SECOND &&
+				      read->duration_ns == 2 * (int64_t)SECOND,
+			      "period and time");
+			stacks_free(read);
+		}
+		form = (struct series_form){ .bytes_max = 1 << 20 };
+		read = pack(&w, &set.all[1], &form, &err);
+		if (read)
+			CHECK(read->n_samples == 1 && stacks_label(read, &read->samples[0], "pid"),
+			      "samples with labels");
+		stacks_free(read);
+		form.bytes_max = 10;
+		CHECK(!pack(&w, a, &form, &err) && err == -EFBIG, "is too large");
+	}
+	series_fini(&set);
+	stacks_free(s);
 }
 
 /* ---- parts ------------------------------------------------------------------------------- */
@@ -392,6 +512,8 @@ int main(void)
 	test_processes_are_resources_and_types_are_profiles();
 	test_names_that_are_places_need_a_mapping();
 	test_services_have_names();
+	test_frames_have_types();
+	test_services_are_series();
 	test_parts_are_sent_once();
 	test_a_place_survives();
 	test_each_window_comes_once();
