@@ -13,10 +13,10 @@ db=$dir/o.db history=$dir/o-history.db socket=$dir/socket
 "$BUILD/tests/live/context" 'shop, north' 'shop, south' &
 
 # Begin a receiver of a kind, and print its port.
-receive() { # KIND [KEY CERTIFICATE]
+receive() { # KIND [KEY CERTIFICATE]; sets $port and $control
 	node tests/receivers/receiver.mjs "$BUILD/npm/tests/node_modules" "$@" >"$dir/$1.port" 2>"$dir/$1.log" &
 	until_or_dead $! grep -q PORT "$dir/$1.port" >&2 || fail "the receiver: $(cat "$dir/$1.log")"
-	port=$(cut -d' ' -f2 "$dir/$1.port")
+	port=$(sed -n 's/^PORT //p' "$dir/$1.port") control=http://127.0.0.1:$(sed -n 's/^CONTROL //p' "$dir/$1.port")
 }
 control() { curl -sk "$1/control?$2"; } # URL QUERY
 # Print a number of the receiver's statistics.
@@ -44,6 +44,12 @@ same_as_report() { # URL
 	tail -n +2 "$dir/received" | LC_ALL=C sort | diff - "$dir/asked" >"$dir/diff" || fail "other stacks: $(head -n 4 "$dir/diff" | cut -c1-300)"
 	[ -s "$dir/asked" ] || fail "no stacks"
 }
+# Wait for the first windows, and forget them: names are not found until debug information is read, and the history then has other ones.
+warm_up() { # URL
+	until_or_dead $daemon reaches "$1" accepted 2
+	control "$1" forget
+	until_or_dead $daemon reaches "$1" accepted 5
+}
 common='[record]\nrotate = 1\nevent = cpu-clock\nfreq = 99\n'
 
 echo "== OTLP by HTTP"
@@ -51,7 +57,7 @@ receive otlp
 otlp=http://127.0.0.1:$port
 printf "$common[export otlp]\nurl = $otlp\ntimeout = 2\nheader = X-Scope: a\n" >"$dir/conf"
 begin
-until_or_dead $daemon reaches "$otlp" accepted 4
+warm_up "$otlp"
 [ "$(stat_of "$otlp" refused)" = 0 ] || fail "refused: $(cat "$dir/otlp.log")"
 same_as_report "$otlp"
 control "$otlp" stats >"$dir/stats"
@@ -118,6 +124,88 @@ until_or_dead $daemon has_last || fail "windows of before do not come"
 same_as_report "$otlp"
 end
 
+echo "== OTLP by gRPC"
+receive otlp-grpc
+printf "$common[export otlp]\nurl = http://127.0.0.1:$port\nprotocol = grpc\ntimeout = 2\n" >"$dir/conf"
+begin
+warm_up "$control"
+while read -r behave reason; do
+	failed="offwind_export_failures_total{target=\"otlp\",reason=\"$reason\"}"
+	now=$(metric "$failed") accepted=$(stat_of "$control" accepted)
+	control "$control" "behave=$behave"
+	until_or_dead $daemon grows "$failed" "$now" || fail "gRPC, $behave: no failure '$reason': $(tail -n 3 "$dir/log")"
+	control "$control" behave=ok
+	until_or_dead $daemon reaches "$control" accepted $((accepted + 1)) || fail "nothing comes after $behave"
+done <<-END
+	busy busy
+	forbidden access
+	hang timeout
+	page reply
+END
+[ "$(stat_of "$control" refused)" = 0 ] || fail "refused: $(cat "$dir/otlp-grpc.log")"
+same_as_report "$control"
+control "$control" stats | grep -q '"otlp-profiles-development-version":"1"' || fail "no version: $(control "$control" stats)"
+control "$control" behave=never
+until_or_dead $daemon grows 'offwind_export_samples_dropped_total{target="otlp",reason="refused"}' 0 || fail "nothing is dropped"
+grep -q 'refused: gRPC status 3: nobody wants ümlauts' "$dir/log" || fail "why: $(tail -n 3 "$dir/log")"
+end
+
+# Print the stacks of report of the same time, without the name of the thread in front.
+without_threads() { sed 's/^[^;]*;//' | awk '{ n = $NF; sub(/ [^ ]*$/, ""); sum[$0] += n } END { for (s in sum) print s, sum[s] }' | LC_ALL=C sort; }
+
+echo "== Pyroscope"
+receive pyroscope
+printf "$common[export pyroscope]\nurl = http://127.0.0.1:$port\ntimeout = 2\n" >"$dir/conf"
+begin
+warm_up "$control"
+while read -r behave reason; do
+	failed="offwind_export_failures_total{target=\"pyroscope\",reason=\"$reason\"}"
+	now=$(metric "$failed") accepted=$(stat_of "$control" accepted)
+	control "$control" "behave=$behave"
+	until_or_dead $daemon grows "$failed" "$now" || fail "Pyroscope, $behave: no failure '$reason': $(tail -n 3 "$dir/log")"
+	control "$control" behave=ok
+	until_or_dead $daemon reaches "$control" accepted $((accepted + 1)) || fail "nothing comes after $behave"
+done <<-END
+	busy busy
+	hang timeout
+	page reply
+END
+[ "$(stat_of "$control" refused)" = 0 ] || fail "refused: $(cat "$dir/pyroscope.log")"
+control "$control" folded=samples >"$dir/received"
+read -r _ from to <"$dir/received"
+"$offwind" query profile --url "unix:$socket" --from "${from}ns" --to "${to}ns" -o "$dir/asked.pb.gz"
+"$offwind" report --format folded "$dir/asked.pb.gz" 2>/dev/null | without_threads >"$dir/asked"
+tail -n +2 "$dir/received" | LC_ALL=C sort | diff - "$dir/asked" >"$dir/diff" && [ -s "$dir/asked" ] || fail "other stacks: $(head -n 4 "$dir/diff" | cut -c1-300)"
+control "$control" stats | grep -q '"service_name":"' || fail "no service"
+control "$control" behave=hang
+end
+# What is older than an hour is not sent.
+sqlite3 "$history" "UPDATE windows SET start_ns = start_ns - 4000000000000, end_ns = end_ns - 4000000000000 WHERE id = (SELECT max(id) FROM windows)"
+control "$control" behave=ok
+begin
+until_or_dead $daemon grows 'offwind_export_samples_dropped_total{target="pyroscope",reason="old"}' 0 || fail "an old window is sent"
+[ "$(stat_of "$control" refused)" = 0 ] || fail "refused: $(cat "$dir/pyroscope.log")"
+end
+
+echo "== Parca"
+receive parca
+chmod 711 "$dir" && chmod 755 "$dir/prog"
+# Of one program: of a busy machine, it would get hundreds of files first.
+printf "${common}comm = prog\n[export parca]\nurl = http://127.0.0.1:$port\ntimeout = 5\ndebuginfo = yes\n" >"$dir/conf"
+begin
+warm_up "$control"
+now=$(metric 'offwind_export_failures_total{target="parca",reason="busy"}') accepted=$(stat_of "$control" accepted)
+control "$control" behave=busy
+until_or_dead $daemon grows 'offwind_export_failures_total{target="parca",reason="busy"}' "$now" || fail "Parca, busy: $(tail -n 3 "$dir/log")"
+control "$control" behave=ok
+until_or_dead $daemon reaches "$control" accepted $((accepted + 1)) || fail "nothing comes after busy"
+id=$(readelf -n "$dir/prog" | sed -n 's/.*Build ID: //p') sha=$(sha256sum "$dir/prog" | cut -d' ' -f1)
+has_file() { control "$control" stats | grep -q "\"$id\":\"$sha\""; }
+until_or_dead $daemon has_file || fail "the program is not there: $(grep parca "$dir/log") $(control "$control" stats)"
+[ "$(stat_of "$control" refused)" = 0 ] || fail "refused: $(cat "$dir/parca.log")"
+same_as_report "$control"
+end
+
 echo "== certificates"
 chmod 711 "$dir" # the sender is no user of this machine
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout "$dir/key" -out "$dir/certificate" 2>/dev/null || fail "no certificate"
@@ -131,6 +219,12 @@ until_or_dead $daemon reaches "$tls" accepted 2
 until_or_dead $daemon grows 'offwind_export_failures_total{target="otlp unknown",reason="tls"}' 0 || fail "a certificate of nobody is taken"
 [ "$(metric 'offwind_export_windows_total{target="otlp unknown"}')" = 0 ] || fail "windows went to nobody knows whom"
 control "$tls" stats | grep -q '"authorization":"Bearer secret"' || fail "no token: $(control "$tls" stats)"
+end
+receive otlp-grpc "$dir/key" "$dir/certificate"
+printf "$common[export otlp]\nurl = https://localhost:$port\nprotocol = grpc\nca-file = $dir/certificate\ntoken-file = $dir/token\n" >"$dir/conf"
+begin
+until_or_dead $daemon reaches "$control" accepted 2
+control "$control" stats | grep -q '"authorization":"Bearer secret"' || fail "no token by gRPC: $(control "$control" stats)"
 end
 
 exit $((failures > 0))

@@ -5,7 +5,7 @@ const frameTypes = ['beam', 'cpython', 'dotnet', 'go', 'jvm', 'kernel', 'luajit'
 const buildIds = ['process.executable.build_id.gnu', 'process.executable.build_id.go', 'process.executable.build_id.htlhash'];
 
 export class Refusal extends Error {}
-function demand(ok, what) {
+export function demand(ok, what) {
 	if (!ok) throw new Refusal(what);
 }
 
