@@ -297,6 +297,8 @@ static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FI
 		{ "frames_taken", reuse->n_taken },  { "verified", reuse->n_verified },
 		{ "differing", reuse->n_differing },
 	};
+	const struct field interpreted[] = { { "samples", reuse->n_interpreted },
+					     { "incomplete", reuse->n_incomplete } };
 	struct live_totals totals;
 	const char *separator = "";
 	int err;
@@ -314,6 +316,8 @@ static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FI
 		      totals.sideband, totals.sideband_lost, totals.late, totals.in_ring_ns,
 		      totals.allocators, totals.runs, totals.run_ns);
 	fields(out, "reuse", reused, N(reused));
+	(void)fputs(",\n ", out);
+	fields(out, "interpreted", interpreted, N(interpreted));
 	write_limits(out);
 	write_events(stats, out);
 	if (stats->not_written)

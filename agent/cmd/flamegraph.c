@@ -28,6 +28,7 @@ struct options {
 	char **paths;
 	size_t n_paths;
 	struct pick pick; /* which samples of recordings */
+	bool hide_interpreters;
 };
 
 static const char help_before[] =
@@ -82,6 +83,9 @@ static const struct option_row option_rows[] = {
 	GIVEN_RANGE_ROWS(struct options),
 	{ "--time", 0, "BEGIN,END", "use only this slice of a recording, as with offwind unwind",
 	  .set = pick_time, AT(pick), .column = 26 },
+	{ "--hide-interpreters", 0, NULL,
+	  "leave out an interpreter's own functions between those that it runs", .set = option_true,
+	  AT(hide_interpreters), .column = 26 },
 	{ "--title", 0, "TEXT", "set the page's title (default: the profiles' names)",
 	  .set = option_text, AT(title) },
 	LIMIT_OPTION,
@@ -238,6 +242,8 @@ static int flamegraph(struct options *o, struct store *store)
 		return err;
 	}
 	err = load(stacks, o, store);
+	if (!err && o->hide_interpreters)
+		err = stacks_hide_interpreters(stacks);
 	if (!err)
 		err = choose(stacks, o, &type, &by);
 	if (!err) {

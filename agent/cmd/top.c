@@ -39,7 +39,7 @@ struct options {
 	struct walking walking;
 	int32_t pids[PIDS_MAX];
 	uint64_t delay_ns, window_ns, count;
-	bool batch;
+	bool batch, hide_interpreters;
 	size_t by, order; /* indexes of by_names and order_names */
 };
 
@@ -84,6 +84,8 @@ static int load_window(struct top *t, const struct profile *profile, struct stac
 		err = result_into(s, false, &r);
 	if (!err)
 		err = result_add(r, profile, t->names, &t->source->info);
+	if (!err && t->options->hide_interpreters)
+		err = stacks_hide_interpreters(s);
 	result_free(r);
 	if (err)
 		stacks_free(s);
@@ -624,6 +626,9 @@ static const struct option_row option_rows[] = {
 	  .set = take_by, AT(by) },
 	{ "--sort", 0, "self|total|name", "sort the rows by this column (default self)",
 	  .set = take_order, AT(order) },
+	{ "--hide-interpreters", 0, NULL,
+	  "leave out an interpreter's own functions between those that it runs", .set = option_true,
+	  AT(hide_interpreters) },
 	{ "--batch", 'b', NULL, "print tables one after another, without a terminal",
 	  .set = option_true, AT(batch) },
 	{ "--count", 'n', "N", "end after N tables", .set = take_count, AT(count) },

@@ -87,11 +87,13 @@ struct pipeline_options {
 	bool verify_reuse; /* also walk fully, and compare; with or without a fold */
 };
 
-/* Statistics on callers that were copied from a thread's last sample. */
+/* Statistics on callers that were copied from a thread's last sample, and on interpreted code. */
 struct pipeline_reuse {
 	uint64_t n_samples;		  /* samples that could have copied some */
 	uint64_t n_walked, n_taken;	  /* their frames, walked or copied */
 	uint64_t n_verified, n_differing; /* samples walked both ways; those whose results differ */
+	/* Samples with frames of interpreted code, and those of which some of these are missing. */
+	uint64_t n_interpreted, n_incomplete;
 };
 
 /* Create a pipeline. info is borrowed, and read again when the source has filled in more of it. */

@@ -165,10 +165,15 @@ static void begin_walk(struct pipeline *p, const struct event_sample *s, struct 
 static size_t interpreted(struct pipeline *p, struct walked *walked, size_t n,
 			  const struct runtime_put **put)
 {
+	size_t n_put;
+
 	if (!n || !runtimes_concern(p->runtimes, walked->event))
 		return 0;
 	walked->interpreted = true;
-	return runtimes_decode(p->runtimes, walked->event, p->native, n, put, &walked->missing);
+	n_put = runtimes_decode(p->runtimes, walked->event, p->native, n, put, &walked->missing);
+	p->reuse.n_interpreted += n_put || walked->missing;
+	p->reuse.n_incomplete += walked->missing != NULL;
+	return n_put;
 }
 
 /* Return the location of a frame of interpreted code. */
