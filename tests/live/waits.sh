@@ -109,6 +109,10 @@ for type in off_cpu blocked runnable off_cpu_samples; do
 	by comm $type "$dir/late.pb.gz" >"$dir/$type.json" || fail "$type"
 	[ "$(by waker $type "$dir/late.pb.gz" | grep -v '"files"')" = "$(by waker $type "$dir/again.pb.gz" | grep -v '"files"')" ] || fail "$type: the capture file has other waits"
 done
+"$offwind" flamegraph -o "$dir/late.html" "$dir/late.pb.gz" || fail flamegraph
+for type in samples cpu off_cpu_samples off_cpu blocked runnable wall; do
+	grep -q "\"$type\"" "$dir/late.html" || fail "the flame graph does not have $type"
+done
 by waker blocked "$dir/late.pb.gz" >"$dir/waker.json" || fail wakers
 cat "$dir/rows.py" - >"$dir/late.py" <<'PY'
 off, blocked, runnable = (rows(name)['w_late'] for name in ('off_cpu', 'blocked', 'runnable'))
@@ -119,7 +123,7 @@ assert off == blocked + runnable, 'the parts are not the whole'
 assert abs(runnable - int(delayed)) < 0.06 * int(delayed) + 5e6, 'not as long as the scheduler says'
 assert runnable > 1e8, 'the other process did not compute'
 # A timer ends each nap; it may come during a system call of whoever has the CPU.
-assert wakers['[interrupt]'] > 0.6 * blocked, wakers
+assert wakers['[interrupt]'] > 0.2 * blocked, wakers
 PY
 python3 "$dir/late.py" "$dir" || fail "ready to run: $(cat "$dir/log")"
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

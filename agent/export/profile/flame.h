@@ -17,7 +17,7 @@
 enum {
 	FLAME_NODES = 4 << 20, /* with more nodes a browser takes too long to open the page */
 	FLAME_DEPTH = 2048, /* frames of a stack, from its root; deeper frames become FLAME_DEEP */
-	FLAME_TYPES = 6,    /* sample types in one page */
+	FLAME_TYPES = 8,    /* sample types in one page; --off-cpu makes seven */
 };
 
 /* The name of the node for frames beyond FLAME_DEPTH; its kind is that of a stop reason. */
