@@ -31,6 +31,7 @@ struct points {
 	struct api_range range;
 	const char *key; /* whose values are told apart; NULL: none */
 	bool by_pid, by_tid;
+	bool asks_pid, asks_tid; /* there are conditions on them */
 	struct selection *focus; /* NULL: stacks need no function */
 	char *focus_text;
 	struct matching matching;
@@ -139,7 +140,8 @@ static int classify(struct points *p, const struct history_point *point, uint32_
 	int err = 0;
 
 	*out = NONE;
-	if (!number_is_wanted(p, "pid", point->pid) || !number_is_wanted(p, "tid", point->tid))
+	if ((p->asks_pid && !number_is_wanted(p, "pid", point->pid)) ||
+	    (p->asks_tid && !number_is_wanted(p, "tid", point->tid)))
 		return 0;
 	if (point->labels >= UINT32_MAX)
 		return -EBADMSG;
@@ -186,6 +188,8 @@ static int points_init(struct points *p, struct api *api, const struct http_requ
 	p->by_pid = key && !strcmp(key, "pid");
 	p->by_tid = key && !strcmp(key, "tid");
 	p->key = p->by_pid || p->by_tid ? NULL : key;
+	p->asks_pid = http_argument(r, "pid");
+	p->asks_tid = http_argument(r, "tid");
 	if (focus &&
 	    (!(p->focus = calloc(1, sizeof(*p->focus))) || !(p->focus_text = strdup(focus))))
 		return http_fail(reply, 503, "there is no memory");

@@ -13,6 +13,7 @@ run() { # what, CPUs, hertz, hours to make, different stacks, hours to read
 	echo "-- $1"
 	"$bench" make "$dir/h.db" "$2" "$3" "$4" "$5"
 	"$bench" read "$dir/h.db" "$6"
+	"$bench" ask "$dir/h.db" "$6"
 }
 
 run "an hour of 2 CPUs at 19 Hz   (wanted: < 200 ms)" 2 19 1 200000 1

@@ -2,12 +2,14 @@
  * tests/bench/history_bench.c: makes histories of busy machines, and measures how fast they are read.
  *   usage: history_bench make DB CPUS HERTZ HOURS STACKS   windows of all levels, up to now
  *          history_bench read DB HOURS                     the last hours: stacks alone, with labels
+ *          history_bench ask DB HOURS                      the same by requests to the daemon, without HTTP
  *          history_bench keep DB                           what merging and deleting takes, by step
  *
  * Stacks are drawn with a probability of 1 / rank, which gives as many different ones in 10 s as builds
  * do on two CPUs (about 340 of 380 with two million stacks). A stack is three frames more than one before
  * it in its program. Its depth is about 15.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #include "agent/clock.h"
 #include "agent/history/history.h"
 #include "agent/history/history_internal.h"
+#include "agent/http/api.h"
 
 #define SECOND ((uint64_t)1000000000)
 #define HOUR   (3600 * SECOND)
@@ -312,6 +315,57 @@ static void read_hours(const char *path, double hours)
 	history_close(h);
 }
 
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* Answer one request. */
+static void ask_once(struct api *api, const char *path, const struct http_argument *range,
+		     const char *key, const char *value)
+{
+	struct http_request r = { .method = "GET",
+				  .path = path,
+				  .arguments = { range[0], range[1], { key, value } },
+				  .n_arguments = key ? 3 : 2,
+				  .body = "" };
+	struct http_reply reply = { .out = tmpfile() };
+	uint64_t start = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+
+	if (!reply.out)
+		die("a reply", -ENOMEM);
+	api_answer(api, &r, &reply);
+	(void)printf("%-20s %-10s %8.1f ms, %8.1f of CPU; status %u, %.1f KiB\n", path,
+		     value ? value : "", (double)(now_ns() - start) * 1e-6,
+		     (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) * 1e-6, reply.status,
+		     (double)ftell(reply.out) / 1024);
+	(void)fclose(reply.out);
+}
+
+static void ask_hours(const char *path, double hours)
+{
+	struct api api = { .history = NULL };
+	char from[32], to[32], step[32];
+	struct http_argument range[] = { { "from", from }, { "to", to } };
+	int err = history_open(path, false, &api.history);
+	uint64_t now;
+
+	if (err)
+		die(path, err);
+	now = history_newest(api.history);
+	(void)snprintf(from, sizeof(from), "%" PRIu64 "ns", now - (uint64_t)(hours * (double)HOUR));
+	(void)snprintf(to, sizeof(to), "%" PRIu64 "ns", now);
+	/* As the page asks: a column of the heat map for each pixel, at least a second. */
+	(void)snprintf(step, sizeof(step), "%.0f", hours > 0.33 ? hours * 3000 : 1000);
+	ask_once(&api, "/api/v1/timeline", range, NULL, NULL);
+	ask_once(&api, "/api/v1/timeline", range, "by", "comm");
+	ask_once(&api, "/api/v1/timeline", range, "by", "pid");
+	ask_once(&api, "/api/v1/heatmap", range, "step", step);
+	ask_once(&api, "/api/v1/labels", range, "key", "comm");
+	ask_once(&api, "/api/v1/top", range, NULL, NULL);
+	ask_once(&api, "/api/v1/top", range, "by", "comm");
+	ask_once(&api, "/api/v1/flamegraph", range, NULL, NULL);
+	ask_once(&api, "/api/v1/profile", range, NULL, NULL);
+	history_close(api.history);
+}
+
 /* ---- merging and deleting -------------------------------------------------------------------- */
 
 static void keep(const char *path)
@@ -351,6 +405,8 @@ int main(int argc, char **argv)
 		make(argv[2], strtod(argv[3], NULL), strtod(argv[4], NULL), strtod(argv[5], NULL));
 	} else if (argc == 4 && !strcmp(argv[1], "read")) {
 		read_hours(argv[2], strtod(argv[3], NULL));
+	} else if (argc == 4 && !strcmp(argv[1], "ask")) {
+		ask_hours(argv[2], strtod(argv[3], NULL));
 	} else if (argc == 3 && !strcmp(argv[1], "keep")) {
 		keep(argv[2]);
 	} else {
