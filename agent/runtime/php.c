@@ -4,6 +4,7 @@
 #include "agent/runtime/interpreter.h"
 #include "agent/source/machine.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,32 +239,42 @@ static bool is_named(const char *base)
 	return !strncmp(base, "php", 3) || !strncmp(base, "libphp", 6);
 }
 
-/* Find the engine's version: its text is among the constants. */
-static const struct php_layout *find_layout(const struct uw_object *object)
+/* Find the engine's version in a segment that has its text. */
+static const struct php_layout *layout_in(const struct uw_object *object,
+					  const struct uw_segment *segment)
 {
 	static const char wanted[] = "Zend Engine v";
+	const struct php_layout *layout = NULL;
+	size_t size = (size_t)segment->file_size;
+	unsigned int major, minor;
+	const char *at;
+	uint8_t *bytes;
+
+	if (segment->file_size > CONSTANTS_MAX)
+		return NULL;
+	bytes = malloc(size + 1);
+	if (bytes && !uw_object_read(object, segment->vaddr, bytes, size)) {
+		bytes[size] = '\0';
+		at = memmem(bytes, size, wanted, sizeof(wanted) - 1);
+		if (at && sscanf(at + sizeof(wanted) - 1, "%2u.%2u", &major, &minor) == 2)
+			layout = php_layout_of(major, minor);
+	}
+	free(bytes);
+	return layout;
+}
+
+/* Find the engine's version: constants mostly have a segment of their own, which is smaller than the code's. */
+static const struct php_layout *find_layout(const struct uw_object *object)
+{
 	const struct uw_segment *segments;
 	const struct php_layout *layout = NULL;
 	size_t n;
 
 	segments = uw_object_segments(object, &n);
-	for (size_t i = 0; i < n && !layout; i++) {
-		uint8_t *bytes;
-		unsigned int major, minor;
-		size_t size = (size_t)segments[i].file_size;
-		const char *at;
-
-		if (segments[i].file_size > CONSTANTS_MAX)
-			continue;
-		bytes = malloc(size + 1);
-		if (bytes && !uw_object_read(object, segments[i].vaddr, bytes, size)) {
-			bytes[size] = '\0';
-			at = memmem(bytes, size, wanted, sizeof(wanted) - 1);
-			if (at && sscanf(at + sizeof(wanted) - 1, "%2u.%2u", &major, &minor) == 2)
-				layout = php_layout_of(major, minor);
-		}
-		free(bytes);
-	}
+	for (uint32_t code = 0; code <= PF_X && !layout; code += PF_X)
+		for (size_t i = 0; i < n && !layout; i++)
+			if ((segments[i].flags & (PF_X | PF_W)) == code)
+				layout = layout_in(object, &segments[i]);
 	return layout;
 }
 
