@@ -441,6 +441,27 @@ def test_types(b):
     equal(b.complaints(), [], "of types and links")
 
 
+def test_waits(b):
+    """Test that the time of a thread that waits counts for the function that waits, not for the scheduler, as in report."""
+    kernel = "[kernel]"
+    p = Profile(kind=[("samples", "count"), ("cpu", "nanoseconds"), ("off_cpu", "nanoseconds"), ("wall", "nanoseconds")])
+    inner = [("futex_wait", kernel), ("schedule", kernel), ("__schedule", kernel)]
+    p.sample([("main", "/bin/x"), *inner], [0, 0, 6000000, 6000000])
+    p.sample([("main", "/bin/x"), *inner], [1, 2000000, 0, 2000000])  # the CPU time of the scheduler is its own
+    p.sample([("schedule", kernel), ("__schedule", kernel)], [0, 0, 1000000, 1000000])
+    b.open(page("waits.html", "--type", "wall", write("waits.pb", p)))
+    press(b, "table")
+    own = lambda: {r[2].split()[0]: " ".join(r[0].split()[:2]) for r in rows(b)}
+    equal(own(), {"futex_wait": "6.00 ms", "__schedule": "3.00 ms", "schedule": "0 ns", "main": "0 ns"}, "of both times")
+    b.open(page("waits.html", "--type", "off_cpu", write("waits.pb", p)))
+    press(b, "table")
+    equal(own(), {"futex_wait": "6.00 ms", "__schedule": "1.00 ms", "schedule": "0 ns", "main": "0 ns"}, "of waiting")
+    b.open(page("waits.html", "--type", "cpu", write("waits.pb", p)))
+    press(b, "table")
+    equal(own()["__schedule"], "2.00 ms", "of CPU time")
+    equal(b.complaints(), [], "of waits")
+
+
 def test_narrow(b):
     b.size(360, 700)
     settle(b)
@@ -615,6 +636,7 @@ def main():
         test_hostile(b)
         test_difference(b)
         test_types(b)
+        test_waits(b)
         test_hundred_thousand(b)
     finally:
         b.close()

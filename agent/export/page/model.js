@@ -4,11 +4,12 @@
 //
 //   up[i]     how many levels to go up from node i - 1 to reach the parent of node i; node 0 is the root
 //   frame[i]  index of the node's frame: five numbers in frames: name, module, file (indices in
-//             strings), line, kind
+//             strings), line, kind with flags
 //
 // and for each sample type, unless the type has the same values as an earlier one (like):
 //
 //   now[i]    value of the samples that ended in this node, in units of one; base[i]: in the base profile
+//   inner     the flag of functions that the type's self values pass over; 0: none
 //   guessed   pairs: a node, and the part of its total for which the node was found by guess
 "use strict";
 const Model = (() => {
@@ -326,12 +327,24 @@ const Model = (() => {
 	// Return the function of that name in that module, or -1.
 	const findFunction = (name, module) => namedBy.findIndex(f => P.strings[P.frames[f * 5]] === name && P.strings[P.frames[f * 5 + 1]] === module);
 
+	// Return the function that a node's own value is counted for: the innermost one that is not among those that the type passes
+	// over, such as the scheduler's for threads that wait.  own: the node's function, if there is no other.
+	function functionOutside(i, own, inner) {
+		let at = i;
+		while (at > 0 && P.frames[down.frame[at] * 5 + 4] & inner)
+			at = down.parent[at];
+		return at > 0 && functionOf[down.frame[at]] >= 0 ? functionOf[down.frame[at]] : own;
+	}
+
 	// Return the self and total values of each function.  A recursive call is counted once in the total.
 	function functions(type, keep) {
 		const { now, base, nowTotal, baseTotal } = view(type, false, keep);
 		const columns = () => new Float64Array(namedBy.length);
 		const self = columns(), total = columns(), baseSelf = columns(), baseSum = columns();
 		const open = new Int32Array(namedBy.length), path = [];
+		// Of the sum of CPU time and waiting time, only the waiting time passes over the scheduler.
+		const offCpu = type.type === "wall" && P.types.find(other => other.type === "off_cpu");
+		const partOf = (values, of, i) => (!offCpu ? values[i] : keep && !keep[i] ? 0 : Math.min(values[i], offCpu[of][i] * offCpu.one / type.one));
 		for (let i = 0; i < n; i++) {
 			while (path.length && i >= down.end[path[path.length - 1]]) {
 				const left = functionOf[down.frame[path.pop()]];
@@ -342,9 +355,15 @@ const Model = (() => {
 			const f = functionOf[down.frame[i]];
 			if (f < 0)
 				continue;
-			self[f] += now[i];
-			if (diff)
-				baseSelf[f] += base[i];
+			const outside = type.inner && P.frames[down.frame[i] * 5 + 4] & type.inner ? functionOutside(i, f, type.inner) : f;
+			const part = outside === f ? 0 : partOf(now, "now", i);
+			self[f] += now[i] - part;
+			self[outside] += part;
+			if (diff) {
+				const basePart = outside === f ? 0 : partOf(base, "base", i);
+				baseSelf[f] += base[i] - basePart;
+				baseSelf[outside] += basePart;
+			}
 			if (open[f]++ === 0) {
 				total[f] += nowTotal[i];
 				if (diff)

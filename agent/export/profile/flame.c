@@ -2,6 +2,7 @@
 #include "agent/export/profile/flame.h"
 
 #include "agent/array.h"
+#include "agent/export/profile/inner.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -232,7 +233,8 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 					   .file = f->file,
 					   .line = f->start_line,
 					   .kind = (m->kernel ? FLAME_KERNEL : FLAME_USER) |
-						   (i + 1 < l->n_lines ? FLAME_INLINED : 0) });
+						   (i + 1 < l->n_lines ? FLAME_INLINED : 0) |
+						   inner_of_function(f->name) * FLAME_INNER });
 		err = *frame == UW_HASH_NONE ? -ENOMEM : add_node(b, *at, *frame, at);
 	}
 	return err;

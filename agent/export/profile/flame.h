@@ -31,6 +31,7 @@ enum flame_kind { /* as the page's script knows them; FLAME_INLINED is a flag */
 		  FLAME_ROOT,
 };
 #define FLAME_INLINED 8
+#define FLAME_INNER   16 /* times the lists of inner.h that have the function */
 
 struct flame_frame {			  /* sorted in the order in which siblings are shown */
 	const char *name, *module, *file; /* the profile's or the tree's own */

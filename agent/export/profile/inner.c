@@ -77,23 +77,24 @@ static const char *const allocator[] = { "malloc",
 					 "g_slice_alloc*",
 					 NULL };
 
-/* Return whether a sample type counts the time of threads that wait. */
-static bool is_waiting(const char *type)
+unsigned int inner_of_type(const char *type)
 {
-	return !strcmp(type, "off_cpu") || !strcmp(type, "blocked") || !strcmp(type, "runnable") ||
-	       !strcmp(type, "wall");
+	if (!strcmp(type, "off_cpu") || !strcmp(type, "blocked") || !strcmp(type, "runnable") ||
+	    !strcmp(type, "wall"))
+		return INNER_SCHEDULER;
+	return !strncmp(type, "alloc_", 6) || !strncmp(type, "inuse_", 6) ? INNER_ALLOCATOR : 0;
 }
 
-/* Return whether a sample type counts allocations. */
-static bool is_heap(const char *type)
+unsigned int inner_of_function(const char *name)
 {
-	return !strncmp(type, "alloc_", 6) || !strncmp(type, "inuse_", 6);
+	return (is_among(name, scheduler) ? INNER_SCHEDULER : 0u) |
+	       (is_among(name, allocator) ? INNER_ALLOCATOR : 0u);
 }
 
 int inner_functions(const struct stacks *s, size_t type, bool **out, size_t *only)
 {
 	const char *name = s->types[type].type;
-	const char *const *list = is_waiting(name) ? scheduler : is_heap(name) ? allocator : NULL;
+	const unsigned int list = inner_of_type(name);
 	bool *hidden = NULL;
 
 	if (list) {
@@ -101,7 +102,7 @@ int inner_functions(const struct stacks *s, size_t type, bool **out, size_t *onl
 		if (!hidden)
 			return -ENOMEM;
 		for (size_t i = 0; i < s->n_functions; i++)
-			hidden[i] = is_among(s->functions[i].name, list);
+			hidden[i] = inner_of_function(s->functions[i].name) & list;
 	}
 	*only = !strcmp(name, "wall") ? stacks_find_type(s, "off_cpu") : type;
 	if (*only >= s->n_types)

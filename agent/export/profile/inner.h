@@ -7,6 +7,14 @@
 
 #include "agent/export/profile/stacks.h"
 
+/* The lists of functions, as flags. */
+enum inner_list { INNER_SCHEDULER = 1, INNER_ALLOCATOR = 2 };
+
+/* Return the list whose functions do not count for a sample type; 0: none. */
+unsigned int inner_of_type(const char *type);
+/* Return the lists that have a function. */
+unsigned int inner_of_function(const char *name);
+
 /*
  * Set *out to an array by function of stacks: the functions to skip when samples of this type are
  * counted for their innermost function. *out is NULL if the type is neither off-CPU time nor

@@ -4,6 +4,7 @@
  */
 #include "agent/export/export.h"
 #include "agent/export/profile/flame.h"
+#include "agent/export/profile/inner.h"
 #include "agent/sanitize.h"
 
 #include "agent/export/page/parts.h"
@@ -282,6 +283,8 @@ static void put_types(struct page *p)
 		put_string(p, type->unit);
 		put(p, ",\"one\":");
 		put_number(p, one[t]);
+		put(p, ",\"inner\":");
+		put_number(p, (int64_t)inner_of_type(type->type) * FLAME_INNER);
 		if (like < t) {
 			put(p, ",\"like\":");
 			put_number(p, (int64_t)like);
