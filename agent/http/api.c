@@ -153,14 +153,19 @@ static int take_conditions(const struct http_request *r, struct http_reply *repl
 
 /* Add the samples of a range that meet the conditions to a profile. The reply says what goes wrong. */
 static int load_range(struct api *api, const struct http_request *r, struct http_reply *reply,
-		      const struct history_query *query, struct stacks *s,
-		      struct history_found *found)
+		      const struct history_query *query, const struct api_wanted *wanted,
+		      struct stacks *s, struct history_found *found)
 {
-	struct conditions *c = calloc(1, sizeof(*c));
+	struct conditions *c;
 	struct history_query asked = *query;
-	int err = c ? take_conditions(r, reply, query->base, c)
-		    : http_fail(reply, 503, "there is no memory");
+	int err;
 
+	if (api->remote)
+		return api->remote->read(api->remote->ctx, r, reply, query, wanted->key,
+					 !wanted->no_frames, s, found);
+	c = calloc(1, sizeof(*c));
+	err = c ? take_conditions(r, reply, query->base, c)
+		: http_fail(reply, 503, "there is no memory");
 	if (!err) {
 		asked.labels = asked.labels || c->selection.n_labels;
 		err = history_read(api->history, &asked, s, found);
@@ -173,8 +178,8 @@ static int load_range(struct api *api, const struct http_request *r, struct http
 	return err;
 }
 
-int api_load(struct api *api, const struct http_request *r, struct http_reply *reply, bool labels,
-	     bool times, struct api_profile *out)
+int api_load(struct api *api, const struct http_request *r, struct http_reply *reply,
+	     const struct api_wanted *wanted, struct api_profile *out)
 {
 	const char *type = http_argument(r, "type");
 	int err;
@@ -186,10 +191,10 @@ int api_load(struct api *api, const struct http_request *r, struct http_reply *r
 	if (!err) {
 		const struct history_query query = { .from_ns = out->range.from_ns,
 						     .to_ns = out->range.to_ns,
-						     .labels = labels,
-						     .times = times };
+						     .labels = wanted->key != NULL,
+						     .times = wanted->times };
 
-		err = load_range(api, r, reply, &query, out->stacks, &out->found);
+		err = load_range(api, r, reply, &query, wanted, out->stacks, &out->found);
 	}
 	if (!err) {
 		out->type = type ? stacks_find_type(out->stacks, type) : out->stacks->default_type;
@@ -221,13 +226,14 @@ static void add_time(char *text, size_t size, uint64_t time_ns)
  * written into name: "" if there is none.
  */
 static int load_both(struct api *api, const struct http_request *r, struct http_reply *reply,
-		     bool labels, struct api_profile *p, char name[BASE_NAME])
+		     const struct api_wanted *wanted_samples, struct api_profile *p,
+		     char name[BASE_NAME])
 {
 	bool wanted = http_argument(r, "base_from") || http_argument(r, "base_to");
-	struct history_query query = { .labels = labels, .base = true };
+	struct history_query query = { .labels = wanted_samples->key != NULL, .base = true };
 	struct history_found found;
 	struct api_range range;
-	int err = api_load(api, r, reply, labels, false, p);
+	int err = api_load(api, r, reply, wanted_samples, p);
 
 	*name = '\0';
 	for (size_t i = 0; i < r->n_arguments; i++)
@@ -238,7 +244,7 @@ static int load_both(struct api *api, const struct http_request *r, struct http_
 	if (!err) {
 		query.from_ns = range.from_ns;
 		query.to_ns = range.to_ns;
-		err = load_range(api, r, reply, &query, p->stacks, &found);
+		err = load_range(api, r, reply, &query, wanted_samples, p->stacks, &found);
 	}
 	if (err) {
 		stacks_free(p->stacks);
@@ -285,7 +291,9 @@ void api_profile(struct api *api, const struct http_request *r, struct http_repl
 	if (api_number(r, reply, "seconds", 1, API_SECONDS_MAX, &seconds) ||
 	    api_format(r, reply, &format))
 		return;
-	if (api_load(api, r, reply, true, http_argument(r, "times") != NULL, &p))
+	if (api_load(api, r, reply,
+		     &(struct api_wanted){ .key = "*", .times = http_argument(r, "times") != NULL },
+		     &p))
 		return;
 	reply->type = api_type_of(format);
 	reply->file = format_file(format);
@@ -303,7 +311,8 @@ void api_flamegraph(struct api *api, const struct http_request *r, struct http_r
 	struct api_profile p;
 	int err;
 
-	if (load_both(api, r, reply, by != NULL, &p, base))
+	if (load_both(api, r, reply, &(struct api_wanted){ .key = by && *by ? by : NULL }, &p,
+		      base))
 		return;
 	err = flame_new(p.stacks, p.type, by && *by ? by : NULL, &flame);
 	if (!err) {
@@ -377,7 +386,10 @@ void api_top(struct api *api, const struct http_request *r, struct http_reply *r
 		return;
 	}
 	if (api_number(r, reply, "n", 0, 1000000, &n) ||
-	    load_both(api, r, reply, i > RANKING_SOURCE, &p, base))
+	    load_both(api, r, reply,
+		      &(struct api_wanted){ .key = ranking_label((enum ranking_by)i),
+					    .no_frames = i > RANKING_SOURCE },
+		      &p, base))
 		return;
 	options.base = *base ? base : NULL;
 	ranking.by = (enum ranking_by)i;

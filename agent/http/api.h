@@ -13,8 +13,41 @@ struct cost;
 struct recordings;
 struct sending;
 
+struct api_range {
+	uint64_t from_ns, to_ns; /* since 1970 */
+};
+
+/* A sum over the samples of a slot of time with one value of a label. */
+typedef int (*api_sum_fn)(void *ctx, const struct history_point *sum, const char *value);
+
+/*
+ * A store of many hosts that answers instead of a history. It fulfils the conditions of the request; what goes wrong
+ * is in the reply, and a negative code.
+ */
+struct api_remote {
+	void *ctx;
+	/*
+	 * Add the samples of a range to a profile, added up by stack and by the value of a label; key NULL: none,
+	 * "*": all labels. frames: the stacks are wanted.
+	 */
+	int (*read)(void *ctx, const struct http_request *r, struct http_reply *reply,
+		    const struct history_query *query, const char *key, bool frames,
+		    struct stacks *stacks, struct history_found *found);
+	/*
+	 * Call fn for the sums by slot and by the value of a label; key NULL: of none. *type and *unit are borrowed
+	 * until the next call.
+	 */
+	int (*scan)(void *ctx, const struct http_request *r, struct http_reply *reply,
+		    const struct api_range *range, const char *key, api_sum_fn fn, void *to,
+		    const char **type, const char **unit);
+	/* Give how long a slot is; 0: there are none in the range. */
+	int (*slot)(void *ctx, struct http_reply *reply, const struct api_range *range,
+		    uint64_t *ns);
+};
+
 struct api { /* what one thread answers from; borrowed */
 	struct history *history;
+	const struct api_remote *remote; /* NULL: history answers */
 	struct sqlite3 *sql;	       /* api_sql_open; NULL: SQL and unwind tables are not there */
 	struct cost *cost;	       /* what the daemon's processes use; NULL: it is not known */
 	struct channels *supervisor;   /* which records for requests; NULL: nobody does */
@@ -34,6 +67,13 @@ void api_sql_close(struct sqlite3 *sql);
  * when request->recording is over.
  */
 void api_answer(struct api *api, const struct http_request *request, struct http_reply *reply);
+
+/* Return whether an argument is a condition on a label: KEY=VALUE, not base.KEY=VALUE. */
+bool api_is_label(const struct http_argument *argument);
+/* Return the key of a condition on a label of the base, "comm" of "base.comm"; NULL: it is none. */
+const char *api_base_key(const struct http_argument *argument);
+/* Read the range of time of a request. -EINVAL: it is wrong; the reply says so. */
+int api_range(const struct http_request *r, struct http_reply *reply, struct api_range *out);
 
 /* Return for how many seconds a request wants to be profiled before it is answered; 0: not at all. */
 uint32_t api_seconds(const struct http_request *request);

@@ -8,8 +8,11 @@
 #define API_LATE_NS UINT64_C(60000000000) /* without a window for so long, nothing is recorded */
 enum { API_SECONDS_MAX = 3600 };	  /* that a request can wait for samples */
 
-struct api_range {
-	uint64_t from_ns, to_ns; /* since 1970 */
+/* What of the samples is needed. */
+struct api_wanted {
+	const char *key; /* of the label that tells them apart; NULL: none; "*": all labels */
+	bool times;
+	bool no_frames; /* a store of many hosts need not give the stacks */
 };
 
 struct api_profile {
@@ -27,10 +30,9 @@ int api_failed(struct http_reply *reply, int err);
  */
 int api_number(const struct http_request *r, struct http_reply *reply, const char *key,
 	       uint64_t least, uint64_t most, uint64_t *value);
-int api_range(const struct http_request *r, struct http_reply *reply, struct api_range *out);
 /* Read the profile that from, to, type and the conditions on labels and functions describe. */
-int api_load(struct api *api, const struct http_request *r, struct http_reply *reply, bool labels,
-	     bool times, struct api_profile *out);
+int api_load(struct api *api, const struct http_request *r, struct http_reply *reply,
+	     const struct api_wanted *wanted, struct api_profile *out);
 
 /* api.c: what is made of whole profiles, and how the daemon is. */
 void api_profile(struct api *api, const struct http_request *r, struct http_reply *reply);
@@ -44,12 +46,6 @@ void api_ready(struct api *api, const struct http_request *r, struct http_reply 
 int api_format(const struct http_request *r, struct http_reply *reply, enum format *out);
 /* Return the Content-Type of a format. */
 const char *api_type_of(enum format format);
-
-/* api_routes.c */
-/* Return whether an argument is a condition on a label: KEY=VALUE, not base.KEY=VALUE. */
-bool api_is_label(const struct http_argument *argument);
-/* Return the key of a condition on a label of the base, "comm" of "base.comm"; NULL: it is none. */
-const char *api_base_key(const struct http_argument *argument);
 
 /* api_page.c: the page for browsers. */
 void api_page(struct api *api, const struct http_request *r, struct http_reply *reply);

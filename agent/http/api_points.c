@@ -17,7 +17,8 @@ enum {
 	SERIES_DEFAULT = 12,
 	SERIES_MAX = 1000,
 	STEPS_MAX = 20000,
-	ROWS_MAX = 1000
+	ROWS_MAX = 1000,
+	HOUR_MS = 3600000,
 };
 #define CELLS_MAX 2000000
 #define NONE	  UINT32_MAX
@@ -32,6 +33,7 @@ struct points {
 	const char *key; /* whose values are told apart; NULL: none */
 	bool by_pid, by_tid;
 	bool asks_pid, asks_tid; /* there are conditions on them */
+	const char *value; /* of the sum that another store gives; NULL: the history is read */
 	struct selection *focus; /* NULL: stacks need no function */
 	char *focus_text;
 	struct matching matching;
@@ -139,6 +141,8 @@ static int classify(struct points *p, const struct history_point *point, uint32_
 	bool wanted;
 	int err = 0;
 
+	if (p->value) /* the store has fulfilled the conditions */
+		return number_value(p, p->value, out);
 	*out = NONE;
 	if ((p->asks_pid && !number_is_wanted(p, "pid", point->pid)) ||
 	    (p->asks_tid && !number_is_wanted(p, "tid", point->tid)))
@@ -201,12 +205,37 @@ static int points_init(struct points *p, struct api *api, const struct http_requ
 	return api_range(r, reply, &p->range);
 }
 
+/* What takes the sums of a store of many hosts as points. */
+struct sums {
+	struct points *p;
+	history_point_fn fn;
+	void *ctx;
+};
+
+static int take_sum(void *ctx, const struct history_point *sum, const char *value)
+{
+	struct sums *s = ctx;
+
+	s->p->value = value;
+	return s->fn(s->ctx, sum);
+}
+
 static int points_scan(struct points *p, struct http_reply *reply, history_point_fn fn, void *ctx,
 		       const char **type, const char **unit)
 {
 	const char *wanted = http_argument(p->r, "type");
-	int err = history_scan(p->api->history, p->range.from_ns, p->range.to_ns, wanted, fn, ctx,
-			       type, unit);
+	const struct api_remote *remote = p->api->remote;
+	struct sums sums = { .p = p, .fn = fn, .ctx = ctx };
+	int err;
+
+	if (remote)
+		return remote->scan(remote->ctx, p->r, reply, &p->range,
+				    p->by_pid	? "pid"
+				    : p->by_tid ? "tid"
+						: p->key,
+				    take_sum, &sums, type, unit);
+	err = history_scan(p->api->history, p->range.from_ns, p->range.to_ns, wanted, fn, ctx, type,
+			   unit);
 
 	if (err == -ENOENT && wanted)
 		return http_fail(reply, 400, "there is no sample type '%.40s'", wanted);
@@ -402,13 +431,27 @@ static int take_heatmap(void *ctx, const struct history_point *point)
 
 	if (err || number == NONE)
 		return err;
-	if (point->start_ns != point->end_ns) {
+	if (point->start_ns != point->end_ns && !h->p.value) {
 		h->n_merged += point->n;
 		return 0;
 	}
 	at = point->start_ns - h->begin_ns;
 	h->cells[at / h->column_ns * h->n_rows + at % h->column_ns / h->row_ns] += point->value;
 	return 0;
+}
+
+/* Of a store of many hosts, which has no times of samples, a column is an hour and a row is a slot. */
+static int set_slots(struct api *api, struct http_reply *reply, const struct api_range *range,
+		     uint64_t *rows, uint64_t *step_ms)
+{
+	uint64_t slot_ns = 0;
+	int err = api->remote->slot(api->remote->ctx, reply, range, &slot_ns);
+
+	*step_ms = HOUR_MS;
+	*rows = slot_ns ? HOUR_MS * UINT64_C(1000000) / slot_ns : 1;
+	if (*rows < 1 || *rows > ROWS_MAX)
+		*rows = *rows ? ROWS_MAX : 1;
+	return err;
 }
 
 /* A column is a second, or so long that there are not too many; a row is a part of it. */
@@ -418,6 +461,9 @@ void api_heatmap(struct api *api, const struct http_request *r, struct http_repl
 	uint64_t rows = 50, step_ms = 1000;
 	const char *type, *unit;
 	int err = points_init(&h.p, api, r, reply, NULL);
+
+	if (!err && api->remote)
+		err = set_slots(api, reply, &h.p.range, &rows, &step_ms);
 
 	if (!err)
 		err = api_number(r, reply, "rows", 1, ROWS_MAX, &rows);
@@ -566,6 +612,10 @@ void api_labels(struct api *api, const struct http_request *r, struct http_reply
 	uint64_t n = 1000;
 	int err;
 
+	if (!key && api->remote) {
+		(void)http_fail(reply, 400, "key is missing: the name of a label, such as comm");
+		return;
+	}
 	if (!key) {
 		put_keys(api, reply);
 		return;
@@ -740,7 +790,8 @@ static void write_samples(struct api *api, const struct http_request *r, struct 
 	uint64_t n = 100;
 	int err = 0;
 
-	if (api_number(r, reply, "n", 1, 10000, &n) || api_load(api, r, reply, true, true, &p))
+	if (api_number(r, reply, "n", 1, 10000, &n) ||
+	    api_load(api, r, reply, &(struct api_wanted){ .key = "*", .times = true }, &p))
 		return;
 	order = in_time(p.stacks, p.type, explain, &n_samples);
 	(void)fprintf(reply->out, "{\"from_ns\":%" PRIu64 ",\"to_ns\":%" PRIu64 ",",

@@ -29,25 +29,26 @@ static const struct {
 	const char *method, *path; /* that ends with a slash: all paths below it, too */
 	const char *arguments;	   /* words; KEY: any label, base.KEY: any label of the base */
 	void (*answer)(struct api *api, const struct http_request *r, struct http_reply *reply);
+	bool remote; /* a store of many hosts can answer, too */
 } routes[] = {
-	{ "GET", "/", "", api_page },
-	{ "GET", "/debug/pprof/profile", STACKS "seconds format times", api_profile },
-	{ "GET", "/api/v1/profile", STACKS "format times", api_profile },
-	{ "GET", "/api/v1/flamegraph", STACKS BASE "by title", api_flamegraph },
-	{ "GET", "/api/v1/top", STACKS BASE "by sort n", api_top },
-	{ "GET", "/api/v1/labels", POINTS "key n", api_labels },
-	{ "GET", "/api/v1/timeline", POINTS "step by n", api_timeline },
-	{ "GET", "/api/v1/heatmap", POINTS "step rows", api_heatmap },
-	{ "GET", "/api/v1/samples", STACKS "n", api_samples },
-	{ "GET", "/api/v1/explain", "time_ns type focus ignore module KEY n", api_explain },
-	{ "GET", "/api/v1/counters", RANGE, api_counters },
-	{ "POST", "/api/v1/record", EVENTS "seconds freq format type KEY", api_record },
-	{ "POST", "/api/v1/query", "format", api_query },
-	{ "GET", "/api/v1/unwind/", "n", api_unwind },
-	{ "GET", "/api/v1/openapi.yaml", "", get_openapi },
-	{ "GET", "/metrics", "", api_metrics },
-	{ "GET", "/healthz", "", api_health },
-	{ "GET", "/readyz", "", api_ready },
+	{ "GET", "/", "", api_page, false },
+	{ "GET", "/debug/pprof/profile", STACKS "seconds format times", api_profile, false },
+	{ "GET", "/api/v1/profile", STACKS "format times", api_profile, true },
+	{ "GET", "/api/v1/flamegraph", STACKS BASE "by title", api_flamegraph, true },
+	{ "GET", "/api/v1/top", STACKS BASE "by sort n", api_top, true },
+	{ "GET", "/api/v1/labels", POINTS "key n", api_labels, true },
+	{ "GET", "/api/v1/timeline", POINTS "step by n", api_timeline, true },
+	{ "GET", "/api/v1/heatmap", POINTS "step rows", api_heatmap, true },
+	{ "GET", "/api/v1/samples", STACKS "n", api_samples, false },
+	{ "GET", "/api/v1/explain", "time_ns type focus ignore module KEY n", api_explain, false },
+	{ "GET", "/api/v1/counters", RANGE, api_counters, false },
+	{ "POST", "/api/v1/record", EVENTS "seconds freq format type KEY", api_record, false },
+	{ "POST", "/api/v1/query", "format", api_query, false },
+	{ "GET", "/api/v1/unwind/", "n", api_unwind, false },
+	{ "GET", "/api/v1/openapi.yaml", "", get_openapi, false },
+	{ "GET", "/metrics", "", api_metrics, false },
+	{ "GET", "/healthz", "", api_health, false },
+	{ "GET", "/readyz", "", api_ready, false },
 };
 
 enum { N_ROUTES = sizeof(routes) / sizeof(routes[0]) };
@@ -138,7 +139,7 @@ void api_answer(struct api *api, const struct http_request *r, struct http_reply
 		if (!is_route(routes[i].path, r->path))
 			continue;
 		there = true;
-		if (strcmp(r->method, routes[i].method) != 0)
+		if (strcmp(r->method, routes[i].method) != 0 || (api->remote && !routes[i].remote))
 			continue;
 		if (!check_arguments(routes[i].arguments, r, reply))
 			routes[i].answer(api, r, reply);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	bool local = !strncmp(r->url, "unix:", 5);
 	char error[CURL_ERROR_TEXT] = "", *url = NULL;
 	long status = 0;
+	bool cannot;
 	int rc;
 
 	if (asprintf(&url, "%s%s", local ? "http://localhost" : r->url, r->path) < 0)
@@ -72,6 +74,8 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 		(void)l->setopt(easy, CURL_OPTION_UNIX_SOCKET, r->url + 5);
 	if (local || curl_is_here(r->url))
 		(void)l->setopt(easy, CURL_OPTION_PROXY, "");
+	if (r->body && r->body_size) /* a curl_off_t */
+		(void)l->setopt(easy, CURL_OPTION_BODY_SIZE, (int64_t)r->body_size);
 	if (r->body)
 		(void)l->setopt(easy, CURL_OPTION_BODY, r->body);
 	(void)l->setopt(easy, CURL_OPTION_HEADERS, headers);
@@ -81,15 +85,18 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	(void)l->setopt(easy, CURL_OPTION_NO_SIGNALS, 1L);
 	(void)l->setopt(easy, CURL_OPTION_CONNECT_SECONDS, (long)CONNECT_SECONDS);
 	rc = l->perform(easy);
+	cannot = rc == CURL_CANNOT_CONNECT || rc == CURL_CANNOT_RESOLVE;
 	(void)l->getinfo(easy, CURL_INFO_STATUS, &status);
 	free(url);
 	if (c->too_long)
 		log_error("%s: the reply has more than %zu MiB", r->url, REPLY_MAX >> 20);
 	else if (rc)
-		log_error("%s: %s%s", r->url, *error ? error : l->error(rc),
-			  rc == CURL_CANNOT_CONNECT || rc == CURL_CANNOT_RESOLVE
-				  ? "; does offwind daemon run there?"
-				  : "");
+		log_error("%s: %s%s%s%s", r->url, *error ? error : l->error(rc),
+			  cannot ? "; does " : "",
+			  !cannot    ? ""
+			  : r->asked ? r->asked
+				     : "offwind daemon",
+			  cannot ? " run there?" : "");
 	else if (status != 200)
 		return refused(r, status, c);
 	return rc ? -EIO : 0;
@@ -100,14 +107,16 @@ int client_ask(const struct client_request *r, char **text, size_t *size)
 	struct curl l;
 	struct content c = { .text = calloc(1, 1), .room = 1 };
 	struct curl_slist *headers = NULL;
-	char *token = NULL;
+	char *token = NULL, *type = NULL;
 	void *easy = NULL;
 	int err = curl_load(&l);
 
-	if (!err && (!c.text || !(easy = l.init()) ||
-		     !(headers = l.append(headers, "Content-Type: application/sql")) ||
-		     (r->token && (asprintf(&token, "Authorization: Bearer %s", r->token) < 0 ||
-				   !l.append(headers, token)))))
+	if (!err &&
+	    (!c.text || !(easy = l.init()) ||
+	     asprintf(&type, "Content-Type: %s", r->type ? r->type : "application/sql") < 0 ||
+	     !(headers = l.append(headers, type)) ||
+	     (r->token && (asprintf(&token, "Authorization: Bearer %s", r->token) < 0 ||
+			   !l.append(headers, token)))))
 		err = -ENOMEM;
 	if (!err)
 		err = ask(&l, easy, r, headers, &c);
@@ -118,6 +127,7 @@ int client_ask(const struct client_request *r, char **text, size_t *size)
 	if (easy)
 		l.cleanup(easy);
 	free(token);
+	free(type);
 	if (err) {
 		free(c.text);
 		return err;

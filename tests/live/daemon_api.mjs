@@ -55,7 +55,7 @@ const words = (code) =>
   code.split(/("[^"]*")/).flatMap((part) =>
     part.startsWith('"') ? part.slice(1, -1).split(' ') : (part.match(/\w+/g) || []).flatMap((name) => words(macros[name])))
 const table = source.slice(source.indexOf('} routes[] = {'))
-const routes = [...table.slice(0, table.indexOf('};')).matchAll(/\{ "(\w+)", "([^"]+)", ([^{}]*), \w+ \}/g)]
+const routes = [...table.slice(0, table.indexOf('};')).matchAll(/\{ "(\w+)", "([^"]+)", ([^{}]*), \w+, \w+ \}/g)]
 if (routes.length !== (table.slice(0, table.indexOf('};')).match(/\{ "/g) || []).length || routes.length < 10)
   fail('the table of routes cannot be read')
 const NAMES = { labels: 'KEY', base_labels: 'base.KEY', chosen: 'KEY' }

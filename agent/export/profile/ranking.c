@@ -145,6 +145,25 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 
 /* ---- by properties of samples --------------------------------------------------- */
 
+const char *ranking_label(enum ranking_by by)
+{
+	static const char *const keys[] = {
+		[RANKING_PID] = "pid",
+		[RANKING_COMM] = "comm",
+		[RANKING_THREAD] = "thread",
+		[RANKING_CONTAINER] = "container_id",
+		[RANKING_STOP] = "stop",
+		[RANKING_UNIT] = "unit",
+		[RANKING_SERVICE] = "service.name",
+		[RANKING_EXE] = "exe",
+		[RANKING_USER] = "user",
+		[RANKING_HOST] = "host",
+		[RANKING_WAKER] = "waker",
+	};
+
+	return keys[by];
+}
+
 /* Return the row of a sample by its labels. UW_HASH_NONE: out of memory. */
 static uint32_t sample_row(struct ranking *r, const struct stacks *s,
 			   const struct stacks_sample *sample)
@@ -152,16 +171,7 @@ static uint32_t sample_row(struct ranking *r, const struct stacks *s,
 	char numbers[3][STACKS_NUMBER], where[2 * STACKS_NUMBER + 2];
 	const char *pid = stacks_label_text(stacks_label(s, sample, "pid"), numbers[0]);
 	const char *tid = stacks_label_text(stacks_label(s, sample, "tid"), numbers[1]);
-	const char *key = r->by == RANKING_THREAD      ? "thread"
-			  : r->by == RANKING_CONTAINER ? "container_id"
-			  : r->by == RANKING_STOP      ? "stop"
-			  : r->by == RANKING_UNIT      ? "unit"
-			  : r->by == RANKING_SERVICE   ? "service.name"
-			  : r->by == RANKING_EXE       ? "exe"
-			  : r->by == RANKING_USER      ? "user"
-			  : r->by == RANKING_HOST      ? "host"
-			  : r->by == RANKING_WAKER     ? "waker"
-						       : "comm";
+	const char *key = r->by == RANKING_PID ? "comm" : ranking_label(r->by);
 	const char *name = stacks_label_text(stacks_label(s, sample, key), numbers[2]);
 
 	if (!*name)

@@ -26,6 +26,9 @@ enum ranking_by {
 	RANKING_WAKER, /* the thread that ended a wait; "-": none, not known */
 };
 
+/* Return the label by whose values samples are added up; NULL: their frames are. */
+const char *ranking_label(enum ranking_by by);
+
 struct ranking_row {
 	const char *name;  /* owned by the ranking */
 	const char *where; /* module; for a process "PID", for a thread "PID/TID"; else "" */
