@@ -1,5 +1,5 @@
 /*
- * agent/cmd/query_print.c: prints the replies of a daemon as tables. SQLite's functions for JSON read them
+ * agent/cmd/query_print.c: prints the replies of a daemon or a fleet as tables. SQLite's functions for JSON read them
  * (https://sqlite.org/json1.html).
  */
 #include "agent/cmd/query_print.h"
@@ -112,10 +112,13 @@ static const struct {
 	const char *by;
 	enum ranking_by kind;
 } kinds[] = {
-	{ "module", RANKING_MODULE }, { "source", RANKING_SOURCE },
-	{ "pid", RANKING_PID },	      { "comm", RANKING_COMM },
-	{ "thread", RANKING_THREAD }, { "container", RANKING_CONTAINER },
-	{ "stop", RANKING_STOP },
+	{ "module", RANKING_MODULE },	{ "source", RANKING_SOURCE },
+	{ "pid", RANKING_PID },		{ "comm", RANKING_COMM },
+	{ "thread", RANKING_THREAD },	{ "container", RANKING_CONTAINER },
+	{ "stop", RANKING_STOP },	{ "unit", RANKING_UNIT },
+	{ "service", RANKING_SERVICE }, { "exe", RANKING_EXE },
+	{ "user", RANKING_USER },	{ "host", RANKING_HOST },
+	{ "waker", RANKING_WAKER },
 };
 
 /* Add the rows of the reply to a ranking, in their order. */
@@ -123,7 +126,9 @@ static int read_rows(sqlite3 *db, struct ranking *r)
 {
 	sqlite3_stmt *stmt = prepare(
 		db, "SELECT coalesce(value->>'function', value->>'source', value->>'thread',"
-		    " value->>'comm', value->>'container', value->>'stop', value->>'module'),"
+		    " value->>'comm', value->>'container', value->>'stop', value->>'unit',"
+		    " value->>'service', value->>'exe', value->>'user', value->>'host', "
+		    "value->>'module'),"
 		    " CASE WHEN value->>'tid' IS NOT NULL THEN (value->>'pid') || '/' || "
 		    "(value->>'tid') WHEN"
 		    " value->>'pid' IS NOT NULL THEN (value->>'pid') || '' WHEN value->>'function' "
