@@ -34,7 +34,7 @@ TEST_PACKAGES := \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
 	swi-prolog-core perl php-cli ruby chromium curl graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod zsh fish systemd \
-	build-essential debhelper dpkg-dev lintian python3-yaml prometheus
+	build-essential debhelper dpkg-dev lintian python3-yaml prometheus clickhouse-server
 
 # The two commands that do it all use every CPU, unless they were told how many.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -51,7 +51,7 @@ PROTO_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
 PROTO_H := $(PROTOS:%.proto=$(GEN)/%.pb-c.h)
 BPF_C := $(wildcard bpf/*.bpf.c)
 SKELETONS := $(BPF_C:%.bpf.c=$(GEN)/%.skel.h)
-SQL_H := $(GEN)/schema/store_sql.h $(GEN)/schema/history_sql.h
+SQL_H := $(GEN)/schema/store_sql.h $(GEN)/schema/history_sql.h $(GEN)/schema/fleet_sql.h
 PAGE := agent/export/page
 PAGE_H := $(GEN)/$(PAGE)/parts.h
 DAEMON_PAGE := agent/http/page

@@ -15,6 +15,10 @@ _offwind() {
 		mapfile -t COMPREPLY < <(compgen -W "$(offwind query --help | sed -n 's/^  \([a-z]*\) .*/\1/p')" -- "$word")
 		return
 	fi
+	if [ "$command" = fleet ] && [ "$COMP_CWORD" = 2 ] && [[ $word != -* ]]; then
+		COMPREPLY=(init)
+		return
+	fi
 	for ((i = 2; i < COMP_CWORD; i++)); do
 		[ "${COMP_WORDS[i]}" = -- ] && break
 	done

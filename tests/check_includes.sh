@@ -62,7 +62,8 @@ done <<-ROOMS
 	export pipeline process role runtime source
 	history export role store
 	http cli export history role store
-	send export history http role
+	send export fleet history http role
+	fleet cli export history http role store
 	cli export history live opener owc pipeline role source store
 ROOMS
 

@@ -26,8 +26,9 @@ static const struct {
 	{ "top", cmd_top, "show in a terminal which functions run now" },
 	{ "flamegraph", cmd_flamegraph,
 	  "make a flame graph page of profiles or of their difference" },
-	{ "query", cmd_query, "ask a running daemon what ran" },
+	{ "query", cmd_query, "ask a running daemon, or a fleet, what ran" },
 	{ "resymbolize", cmd_resymbolize, "look up the functions of a history again" },
+	{ "fleet", cmd_fleet, "make the tables of a fleet in ClickHouse" },
 	{ "cache", cmd_cache, "inspect and maintain the store of unwind tables" },
 	{ "doctor", cmd_doctor, "check what works on this machine and how to repair the rest" },
 };

@@ -1,7 +1,8 @@
-/* agent/cmd/query.c: the query command: asks a running daemon what ran, and prints its replies. */
+/* agent/cmd/query.c: the query command: asks a running daemon or a fleet what ran, and prints the replies. */
 #include "agent/cli/option.h"
 #include "agent/cli/when.h"
 #include "agent/cmd/cmd.h"
+#include "agent/cmd/fleet_answer.h"
 #include "agent/cmd/query_print.h"
 
 #include "agent/clock.h"
@@ -19,8 +20,8 @@
 enum { ARGUMENTS_MAX = 60, TOKEN_MAX = 4096 };
 
 struct options {
-	const char *url, *token_file, *output;
-	bool json;
+	const char *url, *fleet, *token_file, *output;
+	bool json, sql;
 	struct argument { /* of the request: KEY=VALUE */
 		const char *key, *value;
 		size_t key_size;
@@ -45,21 +46,26 @@ static const struct question {
 	{ "labels", "/api/v1/labels", query_print_labels, "-", "the key of a label", false },
 	{ "timeline", "/api/v1/timeline", query_print_timeline, "-", NULL, false },
 	{ "heatmap", "/api/v1/heatmap", query_print_heatmap, "-", NULL, false },
+	{ "completeness", NULL, query_print_rows, "-", NULL, false }, /* of a fleet only */
 	{ "sql", "/api/v1/query", query_print_rows, "-", "a query", true },
 };
 
 static const char help_before[] =
 	"usage: offwind query WHAT [OPTION]… [KEY | SQL]\n"
-	"Asks a running offwind daemon by HTTP what ran.  WHAT is one of:\n"
+	"Asks a running offwind daemon by HTTP what ran, or a fleet's ClickHouse (docs/fleet.md).\n"
+	"WHAT is one of:\n"
 	"\n"
 	"  top             functions, or what --by says, by their share\n"
 	"  flamegraph      a flame graph page, in offwind.html\n"
 	"  profile         the stacks as pprof, in offwind.pb.gz, or as --format says\n"
 	"  record          stacks that are recorded now, for --seconds, as profile has them\n"
-	"  labels KEY      the values of a label: comm, container_id, unit, …\n"
+	"  labels KEY      the values of a label: comm, container_id, unit, …; of a fleet also "
+	"host\n"
 	"  timeline        sums by time, a line for each value of --by\n"
 	"  heatmap         sums for the parts of each second\n"
-	"  sql QUERY       the rows of a query in SQL (docs/history.md, docs/store.md)\n"
+	"  completeness    of a fleet: where stacks end that are not whole, and why\n"
+	"  sql QUERY       the rows of a query in SQL (docs/history.md, docs/store.md, "
+	"docs/fleet.md)\n"
 	"\n";
 
 static const char help_after[] = "\n"
@@ -120,8 +126,14 @@ static const struct option_row option_rows[] = {
 	  "ask the daemon at URL: " URL_DEFAULT " (default), https://…,\n"
 	  "unix:/run/offwind/offwind.sock",
 	  .set = option_text, AT(url) },
+	{ "--fleet", 0, "URL",
+	  "ask the fleet's ClickHouse at http://[USER:PASSWORD@]HOST:8123[/DATABASE]",
+	  .set = option_text, AT(fleet) },
+	{ "--sql", 0, NULL, "of a fleet: print the queries in SQL instead of the answer",
+	  .set = option_true, AT(sql) },
 	{ "--token-file", 0, "FILE", "send the token in FILE", .set = option_text, AT(token_file) },
-	{ "--from", 0, "TIME", "begin at TIME: -10m, 23:59, 2026-01-31T23:59:59Z, … (default: -5m)",
+	{ "--from", 0, "TIME",
+	  "begin at TIME: -10m, 23:59, 2026-01-31T23:59:59Z, … (default: -5m, of a fleet -1h)",
 	  .set = when_option, AT(from_ns) },
 	{ "--to", 0, "TIME", "end before TIME (default: now)", .set = when_option, AT(to_ns) },
 	{ "--label", 0, "KEY=VALUE[,…]",
@@ -234,6 +246,71 @@ static char *make_path(const struct question *q, const struct options *o, const 
 	return path;
 }
 
+/* ---- a fleet ----------------------------------------------------------------------------- */
+
+#define FLEET_FROM_NS UINT64_C(3600000000000)
+
+/* Add an argument to a request, whose texts are owned then. */
+static int add_argument(struct http_request *r, const char *before, const char *key,
+			size_t key_size, const char *value)
+{
+	char *name = NULL, *copy = strdup(value);
+
+	if (!copy || r->n_arguments == HTTP_ARGUMENTS ||
+	    asprintf(&name, "%s%.*s", before, (int)key_size, key) < 0) {
+		free(copy);
+		return -ENOMEM;
+	}
+	r->arguments[r->n_arguments++] = (struct http_argument){ name, copy };
+	return 0;
+}
+
+static int add_time(struct http_request *r, const char *key, uint64_t ns)
+{
+	char text[32];
+
+	(void)snprintf(text, sizeof(text), "%" PRIu64 "ns", ns);
+	return ns ? add_argument(r, "", key, strlen(key), text) : 0;
+}
+
+/* Ask a fleet as a daemon is asked. */
+static int ask_fleet(const struct question *q, const struct options *o, const char *argument,
+		     char **text, size_t *size)
+{
+	struct http_request r = { .method = "GET",
+				  .path = q->path,
+				  .now_ns = clock_ns(CLOCK_REALTIME) };
+	struct fleet_asked asked = { .url = o->fleet, .request = &r, .sql = o->sql };
+	bool is_sql = q->path && q->print == query_print_rows;
+	int err = add_time(&r, "from", o->from_ns ? o->from_ns : r.now_ns - FLEET_FROM_NS);
+
+	asked.kind = is_sql    ? FLEET_ANSWER_SQL
+		     : q->path ? FLEET_ANSWER_PATH
+			       : FLEET_ANSWER_COMPLETENESS;
+	if (is_sql)
+		r.body = argument;
+	if (!err)
+		err = add_time(&r, "to", o->to_ns);
+	if (!err)
+		err = add_time(&r, "base_from", o->base_from_ns);
+	if (!err)
+		err = add_time(&r, "base_to", o->base_to_ns);
+	if (!err && argument && !is_sql)
+		err = add_argument(&r, "", "key", strlen("key"), argument);
+	for (size_t i = 0; i < o->n_arguments && !err; i++)
+		err = add_argument(&r, o->arguments[i].base ? "base." : "", o->arguments[i].key,
+				   o->arguments[i].key_size, o->arguments[i].value);
+	if (!err)
+		err = fleet_answer(&asked, text, size);
+	else
+		log_error("%s", strerror(-err));
+	for (size_t i = 0; i < r.n_arguments; i++) {
+		free((char *)(uintptr_t)r.arguments[i].key);
+		free((char *)(uintptr_t)r.arguments[i].value);
+	}
+	return err;
+}
+
 /* Read the token. Return 0 or a negative code after reporting it. */
 static int read_token(const char *path, char token[TOKEN_MAX])
 {
@@ -290,6 +367,7 @@ static int query(const struct question *q, const struct options *o, const char *
 {
 	const char *format = argument_of(o, "format");
 	const char *path = o->output				    ? o->output
+			   : o->sql				    ? "-"
 			   : format && strcmp(format, "pprof") != 0 ? "-"
 								    : q->output;
 	char token[TOKEN_MAX], *request_path, *text = NULL;
@@ -297,12 +375,19 @@ static int query(const struct question *q, const struct options *o, const char *
 					  .body = !q->posts  ? NULL
 						  : argument ? argument
 							     : "" };
-	bool prints = !o->json && !(format && !strcmp(format, "csv"));
+	bool prints = !o->json && !o->sql && !(format && !strcmp(format, "csv"));
 	size_t size = 0;
 	int err = o->token_file ? read_token(o->token_file, token) : 0;
 
 	if (err)
 		return CMD_FAILED;
+	if (o->fleet) {
+		err = ask_fleet(q, o, argument, &text, &size);
+		if (!err)
+			err = write_reply(path, prints ? q->print : NULL, text, size);
+		free(text);
+		return err ? CMD_FAILED : CMD_DONE;
+	}
 	request.token = o->token_file ? token : NULL;
 	request.path = request_path = make_path(q, o, q->posts ? NULL : argument);
 	if (!request_path) {
@@ -332,7 +417,7 @@ int cmd_query(int argc, char **argv)
 			q = &questions[i];
 	if (!q) {
 		log_error("query asks for top, flamegraph, profile, record, labels, timeline, "
-			  "heatmap or sql%s%s%s",
+			  "heatmap, completeness or sql%s%s%s",
 			  n > 0 ? ", not '" : "", n > 0 ? argv[optind] : "", n > 0 ? "'" : "");
 		return CMD_USAGE;
 	}
@@ -341,6 +426,15 @@ int cmd_query(int argc, char **argv)
 			  q->takes && n < 2 ? ""
 			  : q->takes	    ? " only"
 					    : " behind it");
+		return CMD_USAGE;
+	}
+	if (o.fleet && q->posts && q->print != query_print_rows) {
+		log_error("query %s is for a daemon, not for a fleet", q->name);
+		return CMD_USAGE;
+	}
+	if (!o.fleet && (o.sql || !q->path)) {
+		log_error("%s%s is for a fleet: give its --fleet URL", o.sql ? "--sql" : "query ",
+			  o.sql ? "" : q->name);
 		return CMD_USAGE;
 	}
 	return query(q, &o, q->takes ? argv[optind + 1] : NULL);

@@ -83,7 +83,7 @@ for words in --help "report $dir/two.pb.gz" "report --check $dir/two.pb.gz" "rep
 done
 expect 1 'no/x: cannot be written: No such file' "$offwind" unwind -o "$dir/no/x" $samples/file.data
 expect 1 'cannot be written: Is a directory' "$offwind" unwind -o "$dir" $samples/file.data
-for words in --version --help "report $dir/two.pb.gz" "report --check $dir/two.pb.gz" "unwind --help" "report --help" "top --help" "flamegraph --help" "record --help" "explain --help" "query --help" "cache --help" "doctor --help"; do
+for words in --version --help "report $dir/two.pb.gz" "report --check $dir/two.pb.gz" "unwind --help" "report --help" "top --help" "flamegraph --help" "record --help" "explain --help" "query --help" "fleet --help" "cache --help" "doctor --help"; do
 	expect 1 '^offwind: standard output: cannot be written: No space' "$offwind" $words >/dev/full
 done
 
@@ -227,7 +227,7 @@ for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind 
 	"$offwind" $words >"$dir/out" 2>"$dir/err"
 	[ $? = 2 ] && [ ! -s "$dir/out" ] && [ -s "$dir/err" ] || fail "offwind $words: $(cat "$dir/out" "$dir/err")"
 done
-for words in --help "record --help" "daemon --help" "unwind --help" "report --help" "top --help" "flamegraph --help" "explain --help" "query --help" "cache --help" "doctor --help"; do
+for words in --help "record --help" "daemon --help" "unwind --help" "report --help" "top --help" "flamegraph --help" "explain --help" "query --help" "fleet --help" "cache --help" "doctor --help"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err" && [ ! -s "$dir/err" ] && grep -q ^usage "$dir/out" || fail "offwind $words"
 done
 # An error in an option is one line of text, whatever bytes the option has.
@@ -238,7 +238,7 @@ expect 2 "option '-n' needs an argument" "$offwind" report -n
 expect 2 "^offwind: --callers '.': [^-]*$" "$offwind" report --callers '(' x
 expect 2 "^offwind: --focus '.': [^-]*$" "$offwind" report --focus '(' x
 expect 2 "^offwind: there is no option '--a.\[31m.*'$" "$offwind" report $'--a\e[31m\xff<b>'
-for command in record daemon unwind explain report top flamegraph query cache doctor; do
+for command in record daemon unwind explain report top flamegraph query fleet cache doctor; do
 	cmp <("$offwind" help $command) <("$offwind" $command --help) || fail "help $command"
 done
 expect 2 "no command 'nosuch'" "$offwind" help nosuch

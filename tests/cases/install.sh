@@ -48,7 +48,7 @@ SH
 complete() { PATH=$bin:$PATH bash "$dir/complete.sh" "$dir/root/usr/share/bash-completion/completions/offwind" "$@" | paste -sd' '; }
 [ "$(complete offwind rec)" = record ] || fail "offwind rec: $(complete offwind rec)"
 [ "$(complete offwind record --off)" = --off-cpu ] || fail "record --off: $(complete offwind record --off)"
-[ "$(complete offwind help fl)" = flamegraph ] || fail "help fl"
+[ "$(complete offwind help fla)" = flamegraph ] || fail "help fla"
 [ "$(complete offwind daemon --check)" = --check-config ] || fail "daemon --check: $(complete offwind daemon --check)"
 [ "$(complete offwind query he)" = heatmap ] || fail "query he: $(complete offwind query he)"
 
@@ -73,7 +73,7 @@ complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_com
 [ "$(complete 'offwind record --off')" = --off-cpu ] || fail "fish: record --off: $(complete 'offwind record --off')"
 [ "$(complete 'offwind daemon --check')" = --check-config ] || fail "fish: daemon --check: $(complete 'offwind daemon --check')"
 [ "$(complete 'offwind query he')" = heatmap ] || fail "fish: query he: $(complete 'offwind query he')"
-[ "$(complete 'offwind help fl')" = flamegraph ] || fail "fish: help fl: $(complete 'offwind help fl')"
+[ "$(complete 'offwind help fla')" = flamegraph ] || fail "fish: help fla: $(complete 'offwind help fla')"
 
 echo "== perf_to_profile"
 # A recording whose program is on this machine; without perf, one that has only addresses.

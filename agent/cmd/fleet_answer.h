@@ -1,0 +1,24 @@
+/* agent/cmd/fleet_answer.h: answers a request for the history from a fleet's ClickHouse, in this process. */
+#ifndef AGENT_CMD_FLEET_ANSWER_H
+#define AGENT_CMD_FLEET_ANSWER_H
+
+#include "agent/http/http.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct fleet_asked {
+	const char *url;
+	const struct http_request *request;
+	bool sql; /* give the queries instead of the answer */
+	/* What answers the request instead of what the daemon has for its path; both may not be there. */
+	enum { FLEET_ANSWER_PATH, FLEET_ANSWER_COMPLETENESS, FLEET_ANSWER_SQL } kind;
+};
+
+/*
+ * Set *text to the answer, NUL-terminated, of *size bytes; the caller frees it. A negative code after reporting what
+ * went wrong.
+ */
+int fleet_answer(const struct fleet_asked *asked, char **text, size_t *size);
+
+#endif

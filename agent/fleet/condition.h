@@ -1,0 +1,32 @@
+/* agent/fleet/condition.h: the conditions of a request in ClickHouse's SQL. */
+#ifndef AGENT_FLEET_CONDITION_H
+#define AGENT_FLEET_CONDITION_H
+
+#include "agent/history/history.h"
+#include "agent/http/http.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Write a text as a literal. */
+void condition_text(FILE *sql, const char *text);
+/* Write the value of a label of a row in label_sets. */
+void condition_value(FILE *sql, const char *key);
+
+/* Say in the reply that processes and threads are not told apart. Return -EINVAL. */
+int condition_no_processes(struct http_reply *reply, const char *key);
+
+struct condition_range {
+	uint64_t from_ns, to_ns;
+	bool base; /* the conditions on labels are those of the base */
+};
+
+/*
+ * Write the conditions on rows of the table samples: type, time, labels, functions. -EINVAL: one cannot be asked; the
+ * reply says which.
+ */
+int condition_write(FILE *sql, const struct http_request *r, struct http_reply *reply,
+		    const struct condition_range *range, uint32_t type);
+
+#endif

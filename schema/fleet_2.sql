@@ -1,0 +1,63 @@
+-- The fleet's tables in ClickHouse 22.3 and newer (docs/fleet.md): as fleet_1.sql, with codecs, a time to live of
+-- 30 days, labels as a map, and servers that know a block that comes twice at once.
+
+CREATE TABLE IF NOT EXISTS types (
+	id UInt32,
+	type String,
+	unit String,
+	counts String
+) ENGINE = ReplacingMergeTree ORDER BY id;
+
+CREATE TABLE IF NOT EXISTS samples (
+	type UInt32 CODEC(ZSTD(1)),
+	time DateTime CODEC(Delta, ZSTD(1)),
+	host String CODEC(ZSTD(1)),
+	window UInt64 CODEC(ZSTD(1)),
+	stack UInt64 CODEC(ZSTD(1)),
+	labels UInt64 CODEC(ZSTD(1)),
+	n UInt64 CODEC(T64, ZSTD(1)),
+	value Int64 CODEC(T64, ZSTD(1))
+) ENGINE = ReplacingMergeTree PARTITION BY toYYYYMMDD(time)
+ORDER BY (type, toStartOfHour(time), stack, time, host, window, labels)
+TTL time + INTERVAL 30 DAY
+SETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS stacks (
+	stack UInt64 CODEC(ZSTD(1)),
+	frames Array(UInt64) CODEC(ZSTD(1))
+) ENGINE = ReplacingMergeTree ORDER BY stack;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS stacks_by_frame ENGINE = ReplacingMergeTree ORDER BY (frame, stack)
+AS SELECT frame, stack FROM stacks ARRAY JOIN frames AS frame;
+
+CREATE TABLE IF NOT EXISTS names (
+	frame UInt64 CODEC(ZSTD(1)),
+	build_id String CODEC(ZSTD(1)),
+	vaddr UInt64 CODEC(ZSTD(1)),
+	module String CODEC(ZSTD(1)),
+	functions Array(String) CODEC(ZSTD(1)),
+	files Array(String) CODEC(ZSTD(1)),
+	lines Array(UInt32) CODEC(ZSTD(1)),
+	version UInt64 CODEC(ZSTD(1))
+) ENGINE = ReplacingMergeTree(version) ORDER BY frame;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS frames_by_function ENGINE = ReplacingMergeTree ORDER BY (function, frame)
+AS SELECT function, frame FROM names ARRAY JOIN functions AS function;
+
+CREATE TABLE IF NOT EXISTS label_sets (
+	labels UInt64,
+	keys Array(String) CODEC(ZSTD(1)),
+	vals Array(String) CODEC(ZSTD(1)),
+	map Map(String, String) ALIAS CAST((keys, vals), 'Map(String, String)')
+) ENGINE = ReplacingMergeTree ORDER BY labels;
+
+CREATE TABLE IF NOT EXISTS counters (
+	time DateTime CODEC(Delta, ZSTD(1)),
+	host String CODEC(ZSTD(1)),
+	window UInt64 CODEC(ZSTD(1)),
+	what String CODEC(ZSTD(1)),
+	reason String CODEC(ZSTD(1)),
+	n Int64 CODEC(T64, ZSTD(1))
+) ENGINE = ReplacingMergeTree PARTITION BY toYYYYMMDD(time) ORDER BY (time, host, window, what, reason)
+TTL time + INTERVAL 30 DAY
+SETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1;

@@ -1,0 +1,114 @@
+/*
+ * tests/fuzz/fuzz_fleet.c: fuzzes what a fleet's server replies (agent/fleet/question.c), and the conditions of
+ * requests in SQL.
+ *
+ * The first line is a path and its arguments, as of a request by HTTP. Then come the replies to the queries, each with
+ * its size before it (2 bytes, the lowest first).
+ */
+#include "agent/fleet/fleet.h"
+#include "base/bytes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define NOW UINT64_C(1700000000000000000)
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	stderr = fopen("/dev/null", "we"); /* libFuzzer has its own way to standard error */
+	if (!stderr)
+		abort();
+	return 0;
+}
+
+/* Whatever the request says, it stays inside literals: each of them ends, and so does each parenthesis. */
+static void check_sql(const char *sql)
+{
+	bool quoted = false;
+	long depth = 0;
+
+	for (const char *at = sql; *at; at++) {
+		if (quoted && *at == '\\' && at[1])
+			at++;
+		else if (*at == '\'')
+			quoted = !quoted;
+		else if (!quoted)
+			depth += *at == '(' ? 1 : *at == ')' ? -1 : 0;
+		if (depth < 0 || (!quoted && (*at == ';' || *at == '\\')))
+			abort();
+	}
+	if (quoted || depth)
+		abort();
+}
+
+static int reply_next(void *ctx, const char *sql, const struct fleet_ids *ids, char **text,
+		      size_t *size)
+{
+	struct uw_bytes *b = ctx;
+	uint16_t wanted = uw_bytes_u16(b);
+	struct uw_bytes reply =
+		uw_bytes_take(b, wanted < uw_bytes_left(b) ? wanted : uw_bytes_left(b));
+
+	check_sql(sql);
+	if (ids && !ids->n)
+		abort();
+	if (b->err)
+		return -EIO;
+	*size = (size_t)uw_bytes_left(&reply);
+	*text = calloc(1, *size + 1);
+	if (!*text)
+		return -ENOMEM;
+	memcpy(*text, reply.pos, *size);
+	return 0;
+}
+
+static void take_arguments(struct http_request *r, char *text)
+{
+	char *one;
+
+	while ((one = strsep(&text, "&")) && r->n_arguments < HTTP_ARGUMENTS) {
+		char *value = one, *key = strsep(&value, "=");
+
+		r->arguments[r->n_arguments++] =
+			(struct http_argument){ .key = key, .value = value ? value : "" };
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const uint8_t *end = size ? memchr(data, '\n', size) : NULL;
+	size_t n = end ? (size_t)(end - data) : size;
+	char *line = calloc(1, n + 1), *arguments = line;
+	struct uw_bytes replies = uw_bytes_of(data + n + (end != NULL), size - n - (end != NULL));
+	struct fleet fleet = { .ask = reply_next, .ctx = &replies, .n_rows = 50 };
+	struct api_remote remote = fleet_remote(&fleet);
+	struct api api = { .remote = &remote };
+	struct http_request r = { .method = "GET", .now_ns = NOW };
+	struct http_reply reply = { .status = 200 };
+	int fd = memfd_create("reply", MFD_CLOEXEC);
+
+	if (!line || fd < 0 || !(reply.out = fdopen(fd, "w+")))
+		abort();
+	if (n)
+		memcpy(line, data, n);
+	r.path = strsep(&arguments, "?");
+	if (arguments)
+		take_arguments(&r, arguments);
+	if (!strcmp(r.path, "completeness"))
+		fleet_completeness(&fleet, &r, &reply);
+	else
+		api_answer(&api, &r, &reply);
+	if (reply.status != 200 && !*reply.error)
+		abort();
+	(void)fclose(reply.out);
+	free(line);
+	return 0;
+}
