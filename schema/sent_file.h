@@ -25,7 +25,8 @@ struct sent_slot {
 	__u8 target[32]; /* SHA-256 of kind, newline and URL; all 0: the slot is not in use */
 	__s64 id;	 /* struct history_place (agent/history/history.h) */
 	__u64 end_ns;
-	__u64 unused[2];
+	__u64 passed;
+	__u64 unused;
 };
 
 _Static_assert(sizeof(struct sent_header) == 64, "a slot does not cross a sector");

@@ -403,6 +403,14 @@ static int take_export(void *to, const char *option, char *text)
 	return exports_add(&o->exports, text);
 }
 
+static int take_fleet(void *to, const char *option, char *text)
+{
+	struct daemon_options *o = to;
+
+	(void)option;
+	return exports_take(&o->exports, "export clickhouse", "url", text, 0);
+}
+
 static const char help_before[] =
 	"usage: offwind daemon [OPTION]…\n"
 	"Records the whole machine all the time into a history, and serves it by HTTP: a page\n"
@@ -432,6 +440,10 @@ static const struct option_row option_rows[] = {
 	  "send windows to another system, too: otlp=http://collector:4318; may be\n"
 	  "given several times (more settings: offwind.conf(5))",
 	  .set = take_export },
+	{ "--fleet", 0, "URL[,URL…]",
+	  "send windows to the fleet's ClickHouse, to one of the URLs: the same as\n"
+	  "--export clickhouse=URL (docs/fleet.md)",
+	  .set = take_fleet },
 	{ "--freq", 'F', "HZ", "take HZ samples a second on each CPU (default 19)",
 	  .set = take_frequency },
 	{ "--cpu-budget", 0, "PERCENT",

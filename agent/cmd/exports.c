@@ -12,7 +12,7 @@
 #define SECTION	   "export "
 #define NAME_CHARS " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
-enum { TIMEOUT_S = 30, TIMEOUT_MAX_S = 600 };
+enum { TIMEOUT_S = 30, TIMEOUT_MAX_S = 600, INTERVAL_MAX_S = 3600 };
 
 bool exports_is_section(const char *section)
 {
@@ -145,6 +145,21 @@ static int take_protocol(struct target *t, const char *value)
 	return 0;
 }
 
+static int take_interval(struct target *t, const char *value)
+{
+	uint64_t ns;
+	int err = input_duration("interval", value, INTERVAL_MAX_S * UINT64_C(1000000000), &ns);
+
+	if (!err &&
+	    (ns < UINT64_C(1000000000) || INTERVAL_MAX_S % (ns / UINT64_C(1000000000)) != 0)) {
+		log_error("interval is a part of an hour: 10s, 1m, 5m, 1h, not '%s'", value);
+		err = -EINVAL;
+	}
+	if (!err)
+		t->slot_s = (uint32_t)(ns / UINT64_C(1000000000));
+	return err;
+}
+
 int exports_take(struct exports *e, const char *section, const char *name, const char *value,
 		 int line)
 {
@@ -163,6 +178,10 @@ int exports_take(struct exports *e, const char *section, const char *name, const
 		return take_timeout(t, value);
 	if (t->kind->has_grpc && !strcmp(name, "protocol"))
 		return take_protocol(t, value);
+	if (!strcmp(name, "host"))
+		return keep(&t->host, value);
+	if (t->kind->has_batches && !strcmp(name, "interval"))
+		return take_interval(t, value);
 	if (t->kind->has_version && !strcmp(name, "development-version"))
 		return take_version(t, value);
 	if (t->kind->has_debuginfo && !strcmp(name, "debuginfo"))
@@ -230,6 +249,7 @@ static bool is_same(const struct export *x, const struct export *y)
 	const struct target *a = &x->target, *b = &y->target;
 	bool same = !strcmp(a->name, b->name) && is_same_text(a->url, b->url) &&
 		    is_same_text(a->ca_file, b->ca_file) && is_same_text(a->version, b->version) &&
+		    is_same_text(a->host, b->host) && a->slot_s == b->slot_s &&
 		    is_same_text(x->token_file, y->token_file) && a->timeout_s == b->timeout_s &&
 		    a->grpc == b->grpc && a->debuginfo == b->debuginfo &&
 		    a->n_headers == b->n_headers;

@@ -86,6 +86,12 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 			" WHERE id > ?1 AND level = 0 ORDER BY id LIMIT 1",
 	[NEXT_MERGED] = "SELECT id, start_ns, end_ns, n_samples, level FROM windows"
 			" WHERE end_ns > ?2 ORDER BY end_ns LIMIT 1",
+	[PASSED] = "SELECT coalesce((SELECT sum(n) FROM totals WHERE what = 'unwound'), 0) -"
+		   " coalesce((SELECT sum(counters.n) FROM windows JOIN counters ON"
+		   " counters.window = windows.id WHERE what = 'unwound' AND"
+		   " CASE level WHEN 0 THEN windows.id > ?1 ELSE end_ns > ?2 END), 0)",
+	[WINDOW_COUNTERS] =
+		"SELECT what, reason, n FROM counters WHERE window = ?1 ORDER BY what, reason",
 	[LAST_WINDOW] = "SELECT coalesce(max(id), 0), coalesce(max(end_ns), 0) FROM windows",
 	[READ_TYPES] = "SELECT id, type, unit FROM types ORDER BY id",
 	[READ_SETTING] = "SELECT CAST(value AS INTEGER) FROM settings WHERE name = ?1",

@@ -164,6 +164,7 @@ int history_totals(struct history *history, history_counter_fn fn, void *ctx);
 struct history_place {
 	int64_t id;	 /* of the window that was taken last, of those that are not merged */
 	uint64_t end_ns; /* the latest end of those that were taken, since 1970 */
+	uint64_t passed; /* samples that all windows had that are taken or gone (history_passed) */
 };
 
 struct history_entry {
@@ -182,6 +183,14 @@ int history_next(struct history *history, const struct history_place *after,
 		 struct history_entry *out);
 /* Let a place be behind a window that was taken. */
 void history_take(struct history_place *place, const struct history_entry *entry);
+/*
+ * Give how many samples (the counter unwound) all windows had that ever were, but for those that history_next will
+ * give after the place. Errors of the database are reported.
+ */
+int history_passed(struct history *history, const struct history_place *place, uint64_t *out);
+/* Call fn for the counters of one window. Errors of the database are reported. */
+int history_window_counters(struct history *history, int64_t window, history_counter_fn fn,
+			    void *ctx);
 /* Give the place behind all windows that there are. Errors of the database are reported. */
 int history_end_place(struct history *history, struct history_place *out);
 

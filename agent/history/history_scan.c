@@ -297,6 +297,45 @@ void history_take(struct history_place *place, const struct history_entry *entry
 		place->end_ns = entry->end_ns;
 }
 
+int history_passed(struct history *h, const struct history_place *place, uint64_t *out)
+{
+	const int64_t where[] = { place->id,
+				  place->end_ns > INT64_MAX ? INT64_MAX : (int64_t)place->end_ns };
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, PASSED, &err);
+
+	if (stmt) {
+		db_bind_numbers(stmt, where, 2);
+		err = db_step(stmt);
+		if (err == 1)
+			*out = (uint64_t)sqlite3_column_int64(stmt, 0);
+		db_release(stmt);
+	}
+	return err == 1 ? 0 : history_failed(h, "be read", err ? err : -EBADMSG);
+}
+
+int history_window_counters(struct history *h, int64_t window, history_counter_fn fn, void *ctx)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, WINDOW_COUNTERS, &err);
+
+	if (!stmt)
+		return history_failed(h, "be read", err);
+	(void)sqlite3_bind_int64(stmt, 1, window);
+	while ((err = db_step(stmt)) == 1) {
+		const struct history_counter c = {
+			.what = (const char *)sqlite3_column_text(stmt, 0),
+			.reason = (const char *)sqlite3_column_text(stmt, 1),
+			.n = sqlite3_column_int64(stmt, 2),
+		};
+
+		if (c.what && c.reason)
+			fn(ctx, &c);
+	}
+	db_release(stmt);
+	return history_failed(h, "be read", err);
+}
+
 int history_end_place(struct history *h, struct history_place *out)
 {
 	int err;

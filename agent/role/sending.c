@@ -19,6 +19,7 @@ const char *sending_drop_name(enum sending_drop drop)
 		[SENDING_DROP_REFUSED] = "refused", [SENDING_DROP_REJECTED] = "rejected",
 		[SENDING_DROP_OLD] = "old",	    [SENDING_DROP_MERGED] = "merged",
 		[SENDING_DROP_LARGE] = "large",	    [SENDING_DROP_DAMAGED] = "damaged",
+		[SENDING_DROP_DELETED] = "deleted",
 	};
 
 	return names[drop];

@@ -27,6 +27,7 @@ enum sending_drop {
 	SENDING_DROP_MERGED,   /* merged with some that were sent, while the receiver was away */
 	SENDING_DROP_LARGE,    /* one stack is larger than receivers take */
 	SENDING_DROP_DAMAGED,  /* the window cannot be read */
+	SENDING_DROP_DELETED,  /* the history deleted it before it was sent */
 	SENDING_DROP_N
 };
 

@@ -7,5 +7,6 @@
 extern const struct target_kind target_otlp; /* OTLP profiles */
 extern const struct target_kind target_pyroscope;
 extern const struct target_kind target_parca;
+extern const struct target_kind target_clickhouse; /* the fleet's tables */
 
 #endif

@@ -26,14 +26,27 @@
 #define AGAIN_MAX_NS (60 * SECOND_NS)
 #define MEMORY_MAX   (UINT64_C(2) << 30)
 
+enum { COUNTERS_MAX = 256 };
+
+/* What became of all that fired in a window. */
+struct counters {
+	struct history_counter all[COUNTERS_MAX];
+	size_t n;
+	struct strings texts;
+	uint64_t unwound;
+};
+
 /* One target, and its thread. */
 struct line {
 	const struct target *target;
 	struct sending_target *counts;
 	struct history *history;
 	void *opened;
-	int sent, slot; /* the file, and where in it */
-	struct history_place place;
+	int sent, slot;		    /* the file, and where in it */
+	struct history_place place; /* behind the window that was read last */
+	struct history_place noted; /* behind the last one that is settled, as the file has it */
+	uint64_t held_windows, held_samples; /* between the two */
+	struct counters counters;
 	char host[256];
 	bool failed; /* the last attempt did */
 	enum sending_fault fault;
@@ -91,12 +104,46 @@ static bool is_too_old(const struct line *l, const struct history_entry *w)
 	return age && now > w->end_ns && now - w->end_ns > age;
 }
 
-/* Count what became of a window that is settled. */
+/* Note that all windows until l->place are settled. */
+static void note(struct line *l)
+{
+	int err;
+
+	l->noted = l->place;
+	atomic_store(&l->counts->until_ns, l->place.end_ns);
+	err = sent_put(l->sent, l->slot, &l->place);
+	if (err)
+		log_warning("export %s: how far it got cannot be noted: %s", l->target->name,
+			    strerror(-err));
+}
+
+/* The receiver has the windows that were held. */
+static void count_held(struct line *l)
+{
+	(void)atomic_fetch_add(&l->counts->windows, l->held_windows);
+	(void)atomic_fetch_add(&l->counts->samples, l->held_samples);
+	l->held_windows = l->held_samples = 0;
+	note(l);
+}
+
+/* Count what became of a window that is settled or held, and of those that were held before it. */
 static void count_settled(struct line *l, enum send_outcome outcome, uint64_t n_samples,
 			  const struct send_report *report)
 {
 	uint64_t dropped = 0;
 
+	if (report->settled)
+		count_held(l);
+	if (outcome == SEND_HELD) {
+		if (report->settled && l->failed) {
+			log_info("export %s: windows are sent again", l->target->name);
+			l->failed = false;
+		}
+		l->held_windows++;
+		l->held_samples += n_samples;
+		(void)atomic_fetch_add(&l->counts->bytes, report->n_bytes);
+		return;
+	}
 	if (outcome == SEND_REFUSED) {
 		drop(l, SENDING_DROP_REFUSED, n_samples, report->text);
 		return;
@@ -113,15 +160,17 @@ static void count_settled(struct line *l, enum send_outcome outcome, uint64_t n_
 	(void)atomic_fetch_add(&l->counts->bytes, report->n_bytes);
 }
 
-/* Send a window until that is settled. */
-static void send_until_settled(struct line *l, const struct history_entry *w,
-			       const struct stacks *stacks, uint64_t n_samples)
+/* Send a window until that is settled or held. -EAGAIN: windows that were held must come again before it. */
+static int send_until_settled(struct line *l, const struct history_entry *w,
+			      const struct stacks *stacks, uint64_t n_samples)
 {
 	const struct send_window window = { .id = w->id,
 					    .start_ns = w->start_ns,
 					    .end_ns = w->end_ns,
-					    .host = l->host,
-					    .stacks = stacks };
+					    .host = l->target->host ? l->target->host : l->host,
+					    .stacks = stacks,
+					    .counters = l->counters.all,
+					    .n_counters = l->counters.n };
 
 	for (unsigned int attempt = 0;; attempt++) {
 		struct send_report report = { .text = "" };
@@ -129,16 +178,40 @@ static void send_until_settled(struct line *l, const struct history_entry *w,
 
 		if (is_too_old(l, w)) {
 			drop(l, SENDING_DROP_OLD, n_samples, "");
-			return;
+			return 0;
 		}
 		outcome = l->target->kind->send(l->opened, &window, &report);
 		if (outcome != SEND_AGAIN) {
 			count_settled(l, outcome, n_samples, &report);
-			return;
+			return 0;
 		}
 		count_failure(l, &report);
+		if (report.rewind) {
+			l->place = l->noted;
+			l->held_windows = l->held_samples = 0;
+			return -EAGAIN;
+		}
 		pause_ns(wait_of(attempt, report.after_ns));
 	}
+}
+
+static void take_counter(void *ctx, const struct history_counter *c)
+{
+	struct counters *to = ctx;
+	const char *what = strings_keep(&to->texts, c->what, strlen(c->what));
+	const char *reason = strings_keep(&to->texts, c->reason, strlen(c->reason));
+
+	if (!strcmp(c->what, "unwound"))
+		to->unwound += c->n > 0 ? (uint64_t)c->n : 0;
+	if (what && reason && to->n < COUNTERS_MAX)
+		to->all[to->n++] = (struct history_counter){ what, reason, c->n };
+}
+
+static int read_counters(struct line *l, int64_t window)
+{
+	l->counters.n = 0;
+	l->counters.unwound = 0;
+	return history_window_counters(l->history, window, take_counter, &l->counters);
 }
 
 /*
@@ -156,6 +229,9 @@ static int settle(struct line *l, const struct history_entry *w)
 	struct stacks *stacks = NULL;
 	int err;
 
+	err = read_counters(l, w->id);
+	if (err)
+		return err;
 	if (w->merged && w->start_ns < l->place.end_ns) {
 		drop(l, SENDING_DROP_MERGED, w->n_samples, "");
 		return 0;
@@ -171,25 +247,43 @@ static int settle(struct line *l, const struct history_entry *w)
 		drop(l, SENDING_DROP_LARGE, w->n_samples, "");
 	else if (!err && found.n_damaged)
 		drop(l, SENDING_DROP_DAMAGED, w->n_samples, "");
-	else if (!err && found.n_samples)
-		send_until_settled(l, w, stacks, found.n_samples);
+	else if (!err && (found.n_samples || l->target->kind->has_batches))
+		err = send_until_settled(l, w, stacks, found.n_samples);
 	stacks_free(stacks);
 	return err == -EFBIG ? 0 : err;
 }
 
 /* ---- all windows ------------------------------------------------------------------------- */
 
-/* Note that a window is settled. */
+/*
+ * Count the samples of the windows that the history deleted between the place and a window: what all windows had that are
+ * behind the window, without those that were taken.
+ */
+static void count_deleted(struct line *l, const struct history_entry *w)
+{
+	uint64_t passed, taken = l->place.passed + l->counters.unwound;
+	struct history_place after = l->place;
+
+	if (!w->merged && w->id == l->place.id + 1) {
+		l->place.passed = taken;
+		return;
+	}
+	history_take(&after, w);
+	if (history_passed(l->history, &after, &passed))
+		return;
+	/* Of what is merged, a part may have been taken before. */
+	if (!w->merged && passed > taken)
+		drop(l, SENDING_DROP_DELETED, passed - taken, "");
+	l->place.passed = passed;
+}
+
+/* A window is settled or held. */
 static void advance(struct line *l, const struct history_entry *w)
 {
-	int err;
-
+	count_deleted(l, w);
 	history_take(&l->place, w);
-	atomic_store(&l->counts->until_ns, l->place.end_ns);
-	err = sent_put(l->sent, l->slot, &l->place);
-	if (err)
-		log_warning("export %s: how far it got cannot be noted: %s", l->target->name,
-			    strerror(-err));
+	if (!l->held_windows)
+		note(l);
 }
 
 static void *run_line(void *ctx) /* for pthread_create */
@@ -209,16 +303,23 @@ static void *run_line(void *ctx) /* for pthread_create */
 
 static int open_line(struct line *l, const struct sender *s, size_t i, int sent, uint64_t *busy)
 {
+	const char *host = getenv("OFFWIND_HOST");
 	struct history_place end = { .id = 0 };
 	int err;
 
 	*l = (struct line){ .target = &s->targets[i],
 			    .counts = &s->sending->targets[i],
 			    .sent = sent };
-	(void)gethostname(l->host, sizeof(l->host) - 1);
+	/* A container has a name of its own; who starts it knows the machine's. */
+	if (host && *host)
+		(void)snprintf(l->host, sizeof(l->host), "%s", host);
+	else
+		(void)gethostname(l->host, sizeof(l->host) - 1);
 	err = history_open(s->history, false, &l->history);
 	if (!err)
 		err = history_end_place(l->history, &end);
+	if (!err)
+		err = history_passed(l->history, &end, &end.passed);
 	if (!err) {
 		l->slot = sent_find(sent, l->target->kind->name, l->target->url, &end, busy,
 				    &l->place);
@@ -228,6 +329,7 @@ static int open_line(struct line *l, const struct sender *s, size_t i, int sent,
 		if (err)
 			log_error("export %s: %s", l->target->name, strerror(-err));
 	}
+	l->noted = l->place;
 	if (!err)
 		err = l->target->kind->open(l->target, &l->opened);
 	atomic_store(&l->counts->until_ns, l->place.end_ns);

@@ -88,7 +88,9 @@ static struct sent_slot read_slot(int fd, int slot)
 int sent_find(int fd, const char *kind, const char *url, const struct history_place *begin_at,
 	      uint64_t *busy, struct history_place *place)
 {
-	struct sent_slot new = { .id = begin_at->id, .end_ns = begin_at->end_ns };
+	struct sent_slot new = { .id = begin_at->id,
+				 .end_ns = begin_at->end_ns,
+				 .passed = begin_at->passed };
 	static const uint8_t none[sizeof(new.target)];
 	uint64_t oldest = UINT64_MAX;
 	int slot = -1, err;
@@ -99,7 +101,9 @@ int sent_find(int fd, const char *kind, const char *url, const struct history_pl
 		bool used = memcmp(s.target, none, sizeof(none)) != 0;
 
 		if (used && !memcmp(s.target, new.target, sizeof(s.target))) {
-			*place = (struct history_place){ .id = s.id, .end_ns = s.end_ns };
+			*place = (struct history_place){ .id = s.id,
+							 .end_ns = s.end_ns,
+							 .passed = s.passed };
 			*busy |= UINT64_C(1) << i;
 			return i;
 		}
@@ -124,5 +128,6 @@ int sent_put(int fd, int slot, const struct history_place *place)
 
 	s.id = place->id;
 	s.end_ns = place->end_ns;
+	s.passed = place->passed;
 	return write_at(fd, &s, sizeof(s), offset_of(slot));
 }

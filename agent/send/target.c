@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct target_kind *const kinds[] = { &target_otlp, &target_pyroscope, &target_parca };
+static const struct target_kind *const kinds[] = { &target_otlp, &target_pyroscope, &target_parca,
+						   &target_clickhouse };
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -39,10 +40,11 @@ int target_copy(const struct target *from, struct target *to)
 	bool copied;
 
 	*to = *from;
-	to->url = to->token = to->ca_file = to->version = NULL;
+	to->url = to->token = to->ca_file = to->version = to->host = NULL;
 	to->n_headers = 0;
 	copied = copy(from->url, &to->url) && copy(from->token, &to->token) &&
-		 copy(from->ca_file, &to->ca_file) && copy(from->version, &to->version);
+		 copy(from->ca_file, &to->ca_file) && copy(from->version, &to->version) &&
+		 copy(from->host, &to->host);
 	while (copied && to->n_headers < from->n_headers) {
 		copied = copy(from->headers[to->n_headers], &to->headers[to->n_headers]);
 		to->n_headers += copied;
@@ -58,5 +60,6 @@ void target_fini(struct target *t)
 	free(t->token);
 	free(t->ca_file);
 	free(t->version);
+	free(t->host);
 	*t = (struct target){ .kind = NULL };
 }

@@ -5,7 +5,7 @@
 #ifndef AGENT_SEND_TARGET_H
 #define AGENT_SEND_TARGET_H
 
-#include "agent/export/profile/stacks.h"
+#include "agent/history/history.h"
 #include "agent/role/sending.h"
 
 #include <stdbool.h>
@@ -24,7 +24,9 @@ struct target {
 	char *token;	    /* for Authorization: Bearer; NULL: none */
 	char *ca_file;	    /* certificates to trust; NULL: those of the system */
 	char *version;	    /* of the development of OTLP profiles; NULL: the one that is written */
+	char *host;	    /* under which the samples are stored; NULL: the machine's name */
 	uint32_t timeout_s; /* a request with its reply may take so long */
+	uint32_t slot_s;    /* windows of so long become one batch; 0: the kind's default */
 	bool grpc;
 	bool debuginfo; /* send files with symbols, too */
 };
@@ -39,12 +41,16 @@ struct send_window {
 	 * the kind wants times. Borrowed until send returns.
 	 */
 	const struct stacks *stacks;
+	/* What became of all that fired in it, if the kind has batches. Borrowed until send returns. */
+	const struct history_counter *counters;
+	size_t n_counters;
 };
 
 enum send_outcome {
 	SEND_DONE,    /* the receiver has the window */
 	SEND_AGAIN,   /* for the reason in report.fault, it must be sent again later */
 	SEND_REFUSED, /* it will never be taken */
+	SEND_HELD,    /* it is in a batch, which a later call settles (report.settled) */
 };
 
 /* What becomes of a window. */
@@ -54,6 +60,8 @@ struct send_report {
 		after_ns; /* with SEND_AGAIN: the receiver asks to wait so long; 0: it does not say */
 	uint64_t n_bytes;
 	uint64_t dropped[SENDING_DROP_N]; /* samples that are not sent, of a window that is */
+	bool settled;	/* the receiver has all windows that were held before this call */
+	bool rewind;	/* with SEND_AGAIN: those that are held are lost, and must come again */
 	char text[256]; /* what is wrong, or what the receiver says; "": nothing */
 };
 
@@ -62,7 +70,7 @@ struct target_kind {
 	bool times; /* each sample has its time; else samples of a thread and stack are summed */
 	uint64_t age_ns; /* receivers refuse windows that ended longer ago; 0: they do not */
 	/* The settings beside those that all targets have. */
-	bool has_grpc, has_version, has_debuginfo;
+	bool has_grpc, has_version, has_debuginfo, has_batches;
 	/*
 	 * Begin, in the thread that sends, before the process gives up its rights. Return 0 or a negative
 	 * code after reporting it. The target is borrowed.

@@ -117,8 +117,8 @@ for name in re.findall(r'\{ "([\w-]+)", offsetof\(struct history_limits', text):
 exports = open('agent/cmd/exports.c', encoding='utf8').read()
 exports = exports[exports.index('int exports_take('):exports.index('int exports_add(')]
 for name in re.findall(r'!strcmp\(name, "([\w-]+)"', exports):
-    print('[export %s] %s' % ('parca' if name == 'debuginfo' else 'otlp', name))
-print('[export pyroscope] url\n[export parca] url')
+    print('[export %s] %s' % ({'debuginfo': 'parca', 'interval': 'clickhouse'}.get(name, 'otlp'), name))
+print('[export pyroscope] url\n[export parca] url\n[export clickhouse] url')
 listed = re.search(r'names\[\] = \{(.*?)\}', text, re.S)[1]
 for name in re.findall(r'"([\w-]+)"', listed):
     print('[record] ' + name)

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Measures the fleet's store (docs/fleet.md) with two ClickHouse servers on this machine: how fast windows go in, how large they are, and
+# how long questions take.  A recording stands for one host of 64 CPUs: it is taken at 608 Hz here, which on two CPUs gives as many samples
+# as 64 CPUs at 19 Hz.  Rows of more hosts are copies with other hosts' names.
+#   usage: tests/bench/fleet.sh [HISTORY]      HISTORY: of offwind record -F 608 --rotate 10 --history, for 5 minutes or more
+#   HOURS_OF=200: hosts with one hour; DAYS_OF=20: hosts with one day
+set -u
+. tests/recorder.sh
+. tests/wait.sh
+. tests/clickhouse.sh
+command -v clickhouse-server >/dev/null || { echo "clickhouse-server is not installed"; exit 77; }
+trap 'for p in ${ch_pid[*]} ${senders:-}; do kill -KILL $p 2>/dev/null; done; wait 2>/dev/null; rm -rf "$dir"' EXIT
+recorded=${1:-} hours_of=${HOURS_OF:-200} days_of=${DAYS_OF:-20} hosts=2
+if [ -z "$recorded" ]; then
+	recorded=$dir/recorded.db
+	(while :; do sqlite3 :memory: "CREATE TABLE t(a, b); WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 300000) INSERT INTO t SELECT random(), hex(randomblob(8)) FROM c; CREATE INDEX i ON t(b); SELECT count(*) FROM t WHERE b LIKE 'A%';" >/dev/null; done) & load=$!
+	(while :; do python3 -c 'import json, random; [json.loads(json.dumps([{"a": random.random()} for i in range(500)])) for j in range(100)]'; done) & more=$!
+	"$offwind" record -q --comm sqlite3,python3 -F 608 --rotate 10 -d 300 --history "$recorded" || exit 1
+	kill $load $more
+fi
+clickhouse_prepare 2
+clickhouse_start 1 && clickhouse_start 2 || exit 1
+one=http://127.0.0.1:${ch_http[1]} two=http://127.0.0.1:${ch_http[2]}
+"$offwind" fleet init -q --cluster fleet $one $two || exit 1
+ask() { clickhouse_ask 1 offwind_all "$1"; }
+both() { clickhouse_ask 1 offwind "$1"; clickhouse_ask 2 offwind "$1"; }
+cpu="type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1)"
+
+# A window is one second for the senders, and a slot is 30 windows: five minutes of windows of 10 s.
+mkdir "$dir/hosts"
+coproc "$BUILD/tests/live/senders" "$dir/hosts" "$recorded" $hosts 30 "$one,$two" 2>"$dir/senders.log"
+senders=$COPROC_PID
+tell() { local answer; echo "$1" >&"${COPROC[1]}"; read -r -t 600 answer <&"${COPROC[0]}"; [ "$answer" = done ] || { echo "$1: $answer"; exit 1; }; }
+tell "add 31"
+tell "wait 300"
+first=$(ask "SELECT count() FROM samples WHERE type != 0")
+began=$(date +%s.%N) pids=$(pgrep -P $senders | paste -sd,)
+ticks() { awk '{ n += $14 + $15 } END { print n }' $(pgrep -P $senders | sed 's,.*,/proc/&/stat,'); }
+before=$(ticks)
+tell "add 120"
+tell "wait 300"
+ended=$(date +%s.%N) after=$(ticks)
+echo accounts >&"${COPROC[1]}"
+while read -r -t 60 line <&"${COPROC[0]}" && [ "$line" != end ]; do echo "$line"; done >"$dir/accounts"
+rows=$(ask "SELECT count() FROM samples WHERE type != 0")
+samples=$(awk '{ n += $3 } END { print n }' "$dir/accounts") bytes=$(awk '{ n += $5 } END { print n }' "$dir/accounts")
+echo "in: $((rows - first)) rows of 4 slots of $hosts hosts; with making the histories $(echo "($rows - $first) / ($ended - $began)" | bc) rows/s"
+echo "the senders' CPU time: $(echo "scale=1; ($after - $before) * 10 / 4 / $hosts" | bc) ms a slot of five minutes"
+per_slot=$(echo "$rows / 5 / $hosts" | bc)
+echo "a slot of a host: $(echo "$samples / 5 / $hosts" | bc) samples in $per_slot rows, $(echo "$bytes / 5 / $hosts" | bc) bytes on the way (gzip)"
+both "OPTIMIZE TABLE samples FINAL" >/dev/null
+echo "stacks: $(ask 'SELECT uniqExact(stack) FROM stacks'), frames: $(ask 'SELECT uniqExact(frame) FROM names')"
+size() { both "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = 'offwind' AND table IN ($1)" | awk '{ n += $1 } END { print n }'; }
+others="'stacks', '.inner.stacks_by_frame', 'names', '.inner.frames_by_function', 'label_sets', 'counters', 'types'"
+echo "bytes of the other tables: $(size "$others")"
+
+# Rows of more hosts: the first host's, five slots long, again and again.
+start=$(( $(date +%s) / 86400 * 86400 - 86400 ))
+source=$(ask "SELECT any(host) FROM samples WHERE type != 0")
+fill() { # SERVER NAME HOSTS SLOTS-FROM SLOTS-TO
+	local slot
+	for ((slot = $4; slot < $5; slot++)); do
+		clickhouse_ask $1 offwind "INSERT INTO samples SELECT type, toDateTime($start + $slot * 300) AS time, concat('$2-', toString(number), '.example.com') AS host, toUInt64(0) AS window, stack, labels, if(type = 0, toUInt64(300), n) AS n, value FROM (SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND time = (SELECT min(time) + 30 * $((slot % 5)) FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND type != 0)) CROSS JOIN (SELECT number FROM system.numbers LIMIT $3)"
+	done
+}
+n=$(clickhouse_ask 1 offwind "SELECT count() FROM samples")
+for server in 1 2; do fill $server hour$server $((hours_of / 2)) 0 12 & fills="${fills:-} $!"; done
+wait $fills
+for server in 1 2; do fill $server day$server $((days_of / 2)) 12 288 & fills="$fills $!"; done
+wait $fills
+both "OPTIMIZE TABLE samples" >/dev/null
+clickhouse_ask 1 offwind "INSERT INTO stacks SELECT * FROM remote('127.0.0.1:${ch_tcp[2]}', offwind, stacks)"
+clickhouse_ask 2 offwind "INSERT INTO stacks SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind, stacks)"
+clickhouse_ask 1 offwind "INSERT INTO names SELECT * FROM remote('127.0.0.1:${ch_tcp[2]}', offwind, names)"
+clickhouse_ask 2 offwind "INSERT INTO names SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind, names)"
+all=$(ask "SELECT count() FROM samples") bytes=$(size "'samples'")
+echo "$all rows, $(echo "scale=2; $bytes / $all" | bc) bytes a row: $(echo "scale=1; $per_slot * 288 * $bytes / $all / 1000000" | bc) MB a host-day"
+hour="--from $(date -u -d @$start +%FT%TZ) --to $(date -u -d @$((start + 3600)) +%FT%TZ)"
+day="--from $(date -u -d @$start +%FT%TZ) --to $(date -u -d @$((start + 86400)) +%FT%TZ)"
+timed() { # NAME COMMAND…
+	local name=$1 best= i took
+	shift
+	for i in 1 2 3; do
+		took=$( { /usr/bin/env time -f %e "$@" >/dev/null 2>"$dir/err"; } 2>&1; tail -1 "$dir/err")
+		best=$(printf '%s\n' $best $took | sort -n | head -1)
+	done
+	echo "$name: $best s"
+}
+rows_of() { ask "SELECT count() FROM samples WHERE $cpu AND time >= toDateTime($start) AND time < toDateTime($((start + $1)))"; }
+function=$("$offwind" query top --fleet $one $hour -n 20 --json | python3 -c 'import json, re, sys; print(next(r["function"] for r in json.load(sys.stdin)["rows"] if re.fullmatch(r"\w+", r["function"])))')
+echo "an hour: $(rows_of 3600) rows of $hours_of hosts; a day: $(rows_of 86400) rows"
+timed "top of an hour" "$offwind" query top --fleet $one $hour
+timed "top of an hour by host" "$offwind" query top --by host --fleet $one $hour
+timed "flame graph of an hour" "$offwind" query flamegraph --fleet $one $hour -o "$dir/out.html"
+timed "which hosts run $function in a day" "$offwind" query labels host --focus "^$function\$" --fleet $one $day
+timed "top of one function in a day" "$offwind" query top --focus "^$function\$" --fleet $one $day
+timed "timeline of one function in a day" "$offwind" query timeline --focus "^$function\$" --fleet $one $day

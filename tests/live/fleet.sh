@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Tests the fleet's store with two real ClickHouse servers: many senders replay a real recording; every sample arrives exactly
+# once through a server's restart, a lost server, batches that come twice, lost replies, senders that are killed, and a history that
+# deletes what could not be sent.
+#   FLEET_HOSTS=50 FLEET_WINDOWS=600 tests/live/fleet.sh: as many hosts as the issue asks for
+set -u
+. tests/recorder.sh
+. tests/wait.sh
+. tests/clickhouse.sh
+command -v clickhouse-server >/dev/null || { echo "skipped: clickhouse-server is not installed"; exit 77; }
+hosts=${FLEET_HOSTS:-6} windows=${FLEET_WINDOWS:-36}
+trap 'for p in ${ch_pid[*]} ${proxy:-} ${senders:-}; do kill -KILL $p 2>/dev/null; done; wait 2>/dev/null; rm -rf "$dir"' EXIT
+
+echo "== two servers"
+clickhouse_prepare 2
+clickhouse_start 1 && clickhouse_start 2 || exit 1
+one=http://127.0.0.1:${ch_http[1]} two=http://127.0.0.1:${ch_http[2]}
+"$offwind" fleet init -q --cluster fleet $one $two || fail "the tables"
+"$offwind" fleet init -q --cluster fleet $one $two || fail "tables that are there"
+"$offwind" query top --fleet $one 2>"$dir/err" && fail "an empty fleet has functions"
+grep -q "the fleet is empty" "$dir/err" || fail "an empty fleet: $(cat "$dir/err")"
+
+# Between the senders and the first server: each fourth block comes twice, each fifth reply is lost.
+proxy_port=$(free_port)
+python3 tests/live/fleet_proxy.py $proxy_port ${ch_http[1]} "$dir/proxied" & proxy=$!
+
+echo "== a recording"
+sqlite3 :memory: "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 100000000) SELECT sum(x*x) FROM c;" >/dev/null & load=$!
+"$offwind" record -q -a -F 199 --rotate 1 -d 3 --history "$dir/recorded.db" >/dev/null 2>"$dir/log" || fail "recording: $(cat "$dir/log")"
+kill $load; wait $load 2>/dev/null
+
+echo "== $hosts hosts"
+mkdir "$dir/hosts"
+coproc "$BUILD/tests/live/senders" "$dir/hosts" "$dir/recorded.db" $hosts 5 "http://127.0.0.1:$proxy_port,$two" 2>"$dir/senders.log"
+senders=$COPROC_PID
+tell() { # COMMAND: print the answer
+	local answer
+	echo "$1" >&"${COPROC[1]}" && read -r -t 240 answer <&"${COPROC[0]}" && echo "$answer"
+}
+must() { local answer=$(tell "$1"); [ "$answer" = done ] || { fail "$1: $answer $(tail -3 "$dir/senders.log")"; exit 1; }; }
+must "add $((windows / 6))"
+must "wait 60"
+
+echo "== a server that is killed and comes back"
+clickhouse_kill 1
+must "add $((windows / 6))"
+clickhouse_start 1
+must "add $((windows / 6))"
+
+echo "== senders that are killed"
+must restart
+must "add $((windows / 6))"
+must restart
+must "wait 120"
+
+echo "== a lost server: the windows wait in the history, which deletes those of one host"
+clickhouse_kill 1
+clickhouse_kill 2
+must "add $((windows / 6))"
+must "delete 0"
+must "add $((windows / 6 + 1))"
+clickhouse_start 1
+clickhouse_start 2
+must "wait 120"
+
+echo "== the accounts"
+echo accounts >&"${COPROC[1]}"
+while read -r -t 60 line <&"${COPROC[0]}" && [ "$line" != end ]; do echo "$line"; done >"$dir/unsorted"
+sort "$dir/unsorted" >"$dir/accounts"
+[ "$(wc -l <"$dir/accounts")" = $hosts ] || fail "accounts: $(cat "$dir/accounts")"
+deleted=$(awk '$1 == "host-0" { print $4 }' "$dir/accounts")
+[ "$deleted" -gt 0 ] || fail "the history deleted nothing that was not sent"
+awk '$2 != $3 + $4 || ($1 != "host-0" && $4) { print "sent and deleted are not all:", $0; bad = 1 } END { exit bad }' "$dir/accounts" || fail "accounts of the senders"
+clickhouse_ask 1 offwind_all "SELECT host, toInt64(sum(n)) FROM samples FINAL WHERE type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1) GROUP BY host ORDER BY host" | sort | tr '\t' ' ' >"$dir/stored"
+diff <(cut -d' ' -f1,3 "$dir/accounts") "$dir/stored" || fail "what the servers have is not what the senders say"
+all=$(awk '{ n += $3 } END { print n }' "$dir/accounts")
+asked() { "$offwind" query "$@" --fleet $one; }
+asked top --json --from -2h | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])' >"$dir/top"
+[ "$(cat "$dir/top")" = "$all" ] || fail "top has $(cat "$dir/top") samples, not $all"
+clickhouse_ask 1 offwind_all "SELECT toInt64(sum(n)) FROM counters FINAL WHERE what = 'unwound'" >"$dir/unwound"
+[ "$(cat "$dir/unwound")" = "$all" ] || fail "the counters say $(cat "$dir/unwound") samples, not $all"
+grep -q twice "$dir/proxied" && grep -q lost "$dir/proxied" || fail "no block came twice, or no reply was lost: $(sort "$dir/proxied" | uniq -c)"
+[ -s "$dir/senders.log" ] || fail "the senders said nothing of servers that are away"
+# Rows that servers have of stacks are those of stacks that they did not have: each host sends a stack once, even after outages.
+for n in 1 2; do
+	clickhouse_ask $n offwind "SELECT max(times) FROM (SELECT stack, count() AS times FROM stacks GROUP BY stack)" >"$dir/times"
+	[ "$(cat "$dir/times")" -le $((hosts * 4)) ] || fail "server $n got a stack $(cat "$dir/times") times"
+done
+
+echo "== questions"
+asked labels host --from -2h --json | grep -c '"value":"host-' >"$dir/n"
+[ "$(cat "$dir/n")" = $hosts ] || fail "$(cat "$dir/n") hosts have samples"
+asked top --by host --from -2h | grep -q host-1 || fail "top by host"
+asked profile --from -2h -o "$dir/fleet.pb.gz" && "$offwind" report --check "$dir/fleet.pb.gz" >"$dir/out" || fail "the profile: $(cat "$dir/out")"
+asked flamegraph --from -2h -o "$dir/fleet.html" && grep -q sqlite3VdbeExec "$dir/fleet.html" || fail "the flame graph"
+# The fleet's stacks are those that one host recorded: the shares of functions are the same, as each window came as often.
+asked labels host --focus '^sqlite3VdbeExec$' --from -2h | grep -q 'host-1$' || fail "which hosts run a function"
+asked labels host --focus '^no_such_function$' --from -2h | grep -q host- && fail "hosts run what nobody does"
+asked top --from -2h --label host=host-1 --base-label host=host-2 | grep -q '^# compared with' || fail "a difference of hosts"
+asked timeline --by host --from -2h | grep -q host-2 || fail "the timeline"
+asked heatmap --from -2h | grep -q '[█▓▒░·]' || fail "the heat map"
+asked completeness --from -2h | grep -q '(whole)' || fail "completeness"
+asked sql 'SELECT count() AS hosts FROM (SELECT DISTINCT host FROM samples)' | grep -qw $hosts || fail "SQL"
+asked top --sql --from -2h --focus malloc | grep -q 'FROM samples' || fail "the queries"
+asked top --by pid 2>/dev/null && fail "processes of a fleet"
+
+echo "== names that are replaced"
+clickhouse_ask 1 offwind "INSERT INTO names SELECT frame, build_id, vaddr, module, ['renamed_function'], ['a.c'], [toUInt32(1)], version + 1000000000000 FROM names WHERE has(functions, 'sqlite3VdbeExec')"
+clickhouse_ask 2 offwind "INSERT INTO names SELECT frame, build_id, vaddr, module, ['renamed_function'], ['a.c'], [toUInt32(1)], version + 1000000000000 FROM names WHERE has(functions, 'sqlite3VdbeExec')"
+asked top --from -2h -n 0 >"$dir/top"
+grep -q renamed_function "$dir/top" && ! grep -qw sqlite3VdbeExec "$dir/top" || fail "old samples keep old names"
+[ $failures = 0 ]
