@@ -19,7 +19,7 @@ enum {
 	CALLS_FORGET = 1, /* what was known of the process's frames before is void */
 };
 
-enum { CALLS_JVM = 1 };
+enum { CALLS_JVM = 1, CALLS_V8 = 2 };
 
 /* A register number or a slot that there is not. */
 #define CALLS_NO_REG (-1)
@@ -32,9 +32,10 @@ struct calls_header {
 	__u32 n_frames, n_calls;
 	__u32 flags;
 	/*
-	 * Interpreted code: a frame whose pc is in [start, end) is known by two words of its memory, which are
+	 * Of the Java virtual machine, interpreted code: a frame whose pc is in [start, end) is known by two words of its memory, which are
 	 * slots[0] and slots[1] words from the address in the frame pointer (that is, two words below the CFA).
-	 * In the innermost frame, the register with this DWARF number may have the second word instead.
+	 * In the innermost frame, the register with this DWARF number may have the second word instead. Of V8: the
+	 * slots of a frame with its function and its bytecode.
 	 */
 	__s16 slots[2];
 	__s16 reg;
@@ -44,8 +45,9 @@ struct calls_header {
 };
 
 /*
- * A frame of interpreted code has its two words as key. One of compiled code has its pc, and 1 if it was
- * interrupted there, 0 if the pc is a return address.
+ * A frame of Java's interpreted code has its two words as key. One of compiled code has its pc, and 1 if it was
+ * interrupted there, 0 if the pc is a return address. A frame of V8's has { bytecode, 1 }, or { pc, 2 } in optimized
+ * code.
  */
 struct calls_frame {
 	__u64 key[2];

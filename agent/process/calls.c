@@ -135,6 +135,51 @@ const void *calls_finish(struct calls_writer *w, const struct calls_interpreter 
 	return w->bytes;
 }
 
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const uint64_t key[2])
+{
+	return hash_u64(hash_u64(0, key[0]), key[1]);
+}
+
+void calls_seen_fini(struct calls_seen *seen)
+{
+	free(seen->all);
+	uw_hash_fini(&seen->by_key);
+	*seen = (struct calls_seen){ .n = 0 };
+}
+
+void calls_seen_bound(struct calls_seen *seen, size_t max)
+{
+	if (seen->n < max)
+		return;
+	uw_hash_clear(&seen->by_key);
+	seen->n = 0;
+	seen->forgot = true;
+}
+
+struct calls_seen_frame *calls_seen_find(struct calls_seen *seen, const uint64_t key[2])
+{
+	uint32_t i = UW_HASH_FIND(k, &seen->by_key, hash_of(key),
+				  seen->all[k].key[0] == key[0] && seen->all[k].key[1] == key[1]);
+
+	return i == UW_HASH_NONE ? NULL : &seen->all[i];
+}
+
+struct calls_seen_frame *calls_seen_of(struct calls_seen *seen, const uint64_t key[2])
+{
+	struct calls_seen_frame *f = calls_seen_find(seen, key);
+
+	if (f)
+		return f;
+	if (array_grow(seen->all, seen->n, seen->room) ||
+	    uw_hash_add(&seen->by_key, hash_of(key), (uint32_t)seen->n))
+		return NULL;
+	f = &seen->all[seen->n++];
+	*f = (struct calls_seen_frame){ .key = { key[0], key[1] } };
+	return f;
+}
+
 /* ---- a process's table ---------------------------------------------------------------------- */
 
 struct place { /* a frame of the table */
@@ -179,11 +224,6 @@ static void forget(struct calls *c)
 	uw_hash_clear(&c->by_key);
 	strings_fini(&c->texts);
 	c->n_frames = c->n_calls = c->n_texts = 0;
-}
-
-static uint64_t hash_of(const uint64_t key[2])
-{
-	return hash_u64(hash_u64(0, key[0]), key[1]);
 }
 
 static uint32_t find(const struct calls *c, const uint64_t key[2])

@@ -5,6 +5,7 @@
 #ifndef AGENT_PROCESS_CALLS_H
 #define AGENT_PROCESS_CALLS_H
 
+#include "agent/hash.h"
 #include "unwinder/unwinder.h"
 
 #include <stdbool.h>
@@ -46,6 +47,41 @@ int calls_add(struct calls_writer *writer, const struct call *call);
 /* Return the bytes, borrowed until the next call; NULL: no memory, or no frame was written and forget not set. */
 const void *calls_finish(struct calls_writer *writer, const struct calls_interpreter *interpreter,
 			 bool forget, size_t *size);
+
+/* ---- reading ---- */
+
+/* What is known of a sample: its thread's registers and a part of its stack, from low addresses on. */
+struct calls_sample {
+	const struct uw_regs *regs;
+	uint64_t addr;
+	const uint8_t *stack;
+	size_t size;
+	uint64_t now; /* CLOCK_MONOTONIC */
+};
+
+/* A frame that a reader has looked at. */
+struct calls_seen_frame {
+	uint64_t key[2];   /* as in schema/calls_blob.h */
+	uint64_t again_ns; /* it is not looked at again before this time */
+	uint64_t pause_ns; /* for the reader */
+	uint32_t serial;   /* likewise */
+	bool known;	   /* likewise */
+};
+
+struct calls_seen { /* all zero: none */
+	struct calls_seen_frame *all;
+	size_t n, room;
+	struct uw_hash_index by_key;
+	bool forgot; /* what was written down before is void; for calls_finish */
+};
+
+void calls_seen_fini(struct calls_seen *seen);
+/* If there are more than max frames, forget all. */
+void calls_seen_bound(struct calls_seen *seen, size_t max);
+/* Return what is remembered of a frame; NULL: nothing. Borrowed until the next calls_seen_of. */
+struct calls_seen_frame *calls_seen_find(struct calls_seen *seen, const uint64_t key[2]);
+/* Likewise, or a new entry; NULL: no memory. */
+struct calls_seen_frame *calls_seen_of(struct calls_seen *seen, const uint64_t key[2]);
 
 /* ---- a process's table ---- */
 

@@ -11,6 +11,7 @@
 #include "agent/opener/opener.h"
 #include "agent/process/hotspot.h"
 #include "agent/process/modules.h"
+#include "agent/process/v8.h"
 #include "agent/source/machine.h"
 #include "schema/dynamic_blob.h"
 #include "symbolizer/symbolizer.h"
@@ -76,6 +77,7 @@ struct watch { /* a process that generates code */
 	off_t map_size;		  /* size of the map when names were last read */
 	struct uw_dynamic *names; /* reported last */
 	uint64_t start_ns;	  /* when the process began; 0: not reported */
+	struct v8 *v8;		  /* NULL: it has no V8 */
 	struct hotspot *hotspot;  /* NULL: not a Java virtual machine */
 	uint64_t hotspot_pause;	  /* between two readings of HotSpot's code, ns */
 	uint64_t hotspot_ns;	  /* CLOCK_MONOTONIC: no reading before this time, */
@@ -93,7 +95,7 @@ struct watch { /* a process that generates code */
 struct found {				 /* what a module's file contains */
 	uint64_t serial;		 /* of the module; 0: not searched */
 	struct uw_dynamic_list lists[2]; /* addresses are vaddrs, also in hotspot */
-	uint64_t hotspot[HOTSPOT_EXPORTS];
+	uint64_t hotspot[HOTSPOT_EXPORTS], v8[V8_VALUES];
 };
 
 struct slow { /* a user whose memory was slow to answer */
@@ -144,6 +146,7 @@ static void watch_fini(struct watch *w)
 	uw_dynamic_put(w->names);
 	uw_dynamic_put(w->code);
 	hotspot_free(w->hotspot);
+	v8_free(w->v8);
 }
 
 void generated_free(struct generated *g)
@@ -277,8 +280,16 @@ static bool is_libjvm(const struct module *module)
 	return slash && !strcmp(slash, "/libjvm.so");
 }
 
+static bool may_be_v8(const struct module *module)
+{
+	const char *slash = strrchr(module->path, '/');
+
+	return slash && (!strcmp(slash, "/node") || !strcmp(slash, "/nodejs") ||
+			 !strncmp(slash, "/libnode.so", 11));
+}
+
 /*
- * Look up the registration lists and HotSpot exports in a module's file. The result is cached by
+ * Look up the registration lists, and the exports of HotSpot and V8, in a module's file. The result is cached by
  * module.
  */
 static const struct found *find_in(struct generated *g, const struct module *module,
@@ -300,6 +311,8 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 		if (is_libjvm(module))
 			uw_object_exports(object, hotspot_exports, HOTSPOT_EXPORTS,
 					  g->found[module->id].hotspot);
+		if (may_be_v8(module))
+			uw_object_exports(object, v8_exports, V8_VALUES, g->found[module->id].v8);
 	}
 	return &g->found[module->id];
 }
@@ -541,11 +554,28 @@ static void watch_hotspot(struct watch *w, const uint64_t exports[HOTSPOT_EXPORT
 	(void)hotspot_new(exports, &w->hotspot);
 }
 
+/* Prepare reading V8's functions, likewise. exports: vaddrs. */
+static void watch_v8(struct watch *w, const uint64_t exports[V8_VALUES], uint64_t bias)
+{
+	uint64_t addrs[V8_VALUES];
+
+	for (size_t i = 0; i < V8_VALUES; i++)
+		addrs[i] = exports[i] ? exports[i] + bias : 0;
+	if (w->v8 && v8_is_of(w->v8, addrs))
+		return;
+	v8_free(w->v8);
+	w->v8 = NULL;
+	(void)v8_new(addrs, &w->v8);
+}
+
 /*
  * Look up the registration lists, HotSpot's exports and jitdump files among the process's mappings.
  */
 static void seek_lists(struct generated *g, struct watch *w, struct uw_space *space)
 {
+	uint64_t v8_size = 0, v8_bias = 0;
+	const struct found *v8 = NULL;
+
 	w->n_lists = 0;
 	for (const struct uw_mapping *m = uw_space_above(space, 0);
 	     m && w->n_lists + 2 <= LISTS_MAX; m = uw_space_above(space, m->end)) {
@@ -569,7 +599,15 @@ static void seek_lists(struct generated *g, struct watch *w, struct uw_space *sp
 		if (found && found->hotspot[0] && found->hotspot[1])
 			watch_hotspot(w, (uint64_t[]){ found->hotspot[0] + m->bias,
 						       found->hotspot[1] + m->bias });
+		if (found && found->v8[0] && m->end - m->start > v8_size) {
+			v8_size = m->end - m->start;
+			v8_bias = m->bias;
+			v8 = found;
+		}
 	}
+	/* V8 maps a part of its own code once more, near the code that it generates: the largest is itself. */
+	if (v8)
+		watch_v8(w, v8->v8, v8_bias);
 }
 
 /* ---- processes that generate code ------------------------------------------------------------ */
@@ -674,8 +712,8 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
  * Give the sample's stack, from its stack pointer on: as it was captured, or read from the recording into
  * *room, which the caller frees. False: there is none.
  */
-static bool stack_of(const struct event_sample *s, struct uw_space *space,
-		     struct hotspot_sample *out, uint8_t **room)
+static bool stack_of(const struct event_sample *s, struct uw_space *space, struct calls_sample *out,
+		     uint8_t **room)
 {
 	uint64_t sp = s->regs.value[UW_X86_64_RSP];
 	const struct uw_mapping *m;
@@ -700,27 +738,29 @@ static bool stack_of(const struct event_sample *s, struct uw_space *space,
 }
 
 /*
- * Read what the frames of Java methods on the sample's stack execute, as far as it is not known. This is for
- * every sample of a Java virtual machine, but reads its memory only for frames that are new.
+ * Read what the frames of Java methods, or of JavaScript functions, on the sample's stack execute, as far as it is
+ * not known. This is for every sample of such a process, but reads its memory only for frames that are new.
  */
 static int calls_look(struct generated *g, struct watch *w, struct memory *memory,
 		      struct uw_space *space, struct event *out)
 {
 	const struct event_sample *s = &memory->sample->sample;
-	struct hotspot_sample sample = { .regs = &s->regs, .now = now_ns() };
+	struct calls_sample sample = { .regs = &s->regs, .now = now_ns() };
 	uint8_t *room = NULL;
 	const void *bytes;
 	uint64_t spent;
 	size_t size;
 	int err = -ENOENT;
 
-	if (!w->hotspot || !machine_of(uw_space_machine(space))->hotspot ||
+	if ((!w->hotspot && !w->v8) || !machine_of(uw_space_machine(space))->hotspot ||
 	    sample.now < w->calls_ns)
 		return 0;
 	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	begin_reading(memory);
 	if (stack_of(s, space, &sample, &room))
-		err = hotspot_calls(w->hotspot, read_memory, memory, &sample, &bytes, &size);
+		err = w->hotspot ? hotspot_calls(w->hotspot, read_memory, memory, &sample, &bytes,
+						 &size)
+				 : v8_calls(w->v8, read_memory, memory, &sample, &bytes, &size);
 	memory->until_ns = 0;
 	memory->over = false;
 	free(room);
@@ -776,7 +816,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	}
 	if (is_nameless(w, sample, uw_space_machine(thread.space)) && names_of(g, w, out) == 1)
 		return 1;
-	if (g->live && (w->n_lists || w->hotspot)) {
+	if (g->live && (w->n_lists || w->hotspot || w->v8)) {
 		if (!may_read(g, w->user.uid) || !has_memory(g, w))
 			return 0;
 		memory.watch = w;

@@ -48,7 +48,7 @@ void hotspot_free(struct hotspot *h)
 	free(h->cached);
 	free(h->segments);
 	hotspot_methods_fini(&h->methods);
-	hotspot_seen_fini(&h->seen);
+	calls_seen_fini(&h->seen);
 	calls_writer_fini(&h->writer);
 	free(h);
 }

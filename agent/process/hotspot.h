@@ -9,6 +9,7 @@
 #ifndef AGENT_PROCESS_HOTSPOT_H
 #define AGENT_PROCESS_HOTSPOT_H
 
+#include "agent/process/calls.h"
 #include "unwinder/unwinder.h"
 
 #include <stdbool.h>
@@ -38,15 +39,6 @@ bool hotspot_is_of(const struct hotspot *hotspot, const uint64_t exports[HOTSPOT
 int hotspot_read(struct hotspot *hotspot, uw_read_fn read, void *ctx, bool news, bool names,
 		 struct uw_dynamic **out);
 
-/* What is known of a sample: its thread's registers and a part of its stack, from low addresses on. */
-struct hotspot_sample {
-	const struct uw_regs *regs;
-	uint64_t addr;
-	const uint8_t *stack;
-	size_t size;
-	uint64_t now; /* CLOCK_MONOTONIC */
-};
-
 /*
  * Find the frames of Java methods on a sample's stack, and read what those execute that were not seen before:
  * the method and its line; of compiled code also the calls that were inlined. What may be a frame is taken for
@@ -56,6 +48,6 @@ struct hotspot_sample {
  * -ENOENT if there is no code yet; -ENOMEM.
  */
 int hotspot_calls(struct hotspot *hotspot, uw_read_fn read, void *ctx,
-		  const struct hotspot_sample *sample, const void **bytes, size_t *size);
+		  const struct calls_sample *sample, const void **bytes, size_t *size);
 
 #endif

@@ -1,8 +1,6 @@
 /* agent/process/hotspot_calls.c: finds out what the frames of HotSpot's code execute. */
 #include "agent/process/hotspot_internal.h"
 
-#include "agent/array.h"
-#include "agent/hash.h"
 #include "agent/process/hotspot_scopes.h"
 #include "schema/calls_blob.h"
 
@@ -22,43 +20,15 @@
 enum { SLOT_RETURN = 1, SLOT_SENDER_SP = -1, SLOT_METHOD = -3, SLOT_BCP = -8 };
 #define LOCALS_MAX (UINT64_C(8) << 16)
 
-void hotspot_seen_fini(struct hotspot_seen *seen)
-{
-	free(seen->all);
-	uw_hash_fini(&seen->by_key);
-}
-
 /* The state of looking at one sample. */
 struct look {
 	struct hotspot *h;
-	const struct hotspot_sample *sample;
+	const struct calls_sample *sample;
 	int err; /* of the writer */
 };
 
-static uint64_t hash_of(const uint64_t key[2])
-{
-	return hash_u64(hash_u64(0, key[0]), key[1]);
-}
-
-/* Return what is remembered of a frame, or a new entry; NULL: no memory. */
-static struct hotspot_seen_frame *seen_of(struct hotspot_seen *seen, const uint64_t key[2])
-{
-	uint64_t hash = hash_of(key);
-	uint32_t i = UW_HASH_FIND(k, &seen->by_key, hash,
-				  seen->all[k].key[0] == key[0] && seen->all[k].key[1] == key[1]);
-
-	if (i == UW_HASH_NONE) {
-		if (array_grow(seen->all, seen->n, seen->room) ||
-		    uw_hash_add(&seen->by_key, hash, (uint32_t)seen->n))
-			return NULL;
-		i = (uint32_t)seen->n++;
-		seen->all[i] = (struct hotspot_seen_frame){ .key = { key[0], key[1] } };
-	}
-	return &seen->all[i];
-}
-
 /* Note that a frame cannot be read, unless only the time is over. */
-static void not_now(const struct look *look, struct hotspot_seen_frame *f)
+static void not_now(const struct look *look, struct calls_seen_frame *f)
 {
 	f->known = false;
 	f->again_ns = look->h->memory.over ? 0 : look->sample->now + AGAIN_NS;
@@ -87,12 +57,12 @@ static bool look_interpreted(struct look *look, uint64_t method, uint64_t bcp)
 {
 	struct hotspot *h = look->h;
 	const uint64_t key[2] = { method, bcp };
-	struct hotspot_seen_frame *f;
+	struct calls_seen_frame *f;
 	const struct hotspot_method *m;
 
 	if (method < HOTSPOT_PAGE || method % 8)
 		return false;
-	f = seen_of(&h->seen, key);
+	f = calls_seen_of(&h->seen, key);
 	if (!f || (!f->known && look->sample->now < f->again_ns))
 		return false;
 	m = hotspot_methods_get(&h->methods, &h->memory, &h->layout, method, look->sample->now);
@@ -124,7 +94,7 @@ static void look_compiled(struct look *look, const struct hotspot_blob *b, uint6
 	const uint64_t key[2] = { pc, exact };
 	struct hotspot_call calls[HOTSPOT_CALLS_MAX];
 	const struct hotspot_method *m;
-	struct hotspot_seen_frame *f = seen_of(&h->seen, key);
+	struct calls_seen_frame *f = calls_seen_of(&h->seen, key);
 	size_t n;
 
 	if (!f || (f->known && f->serial == b->id) ||
@@ -155,13 +125,13 @@ static void look_compiled(struct look *look, const struct hotspot_blob *b, uint6
 	f->serial = b->id;
 }
 
-static uint64_t word_at(const struct hotspot_sample *s, size_t at)
+static uint64_t word_at(const struct calls_sample *s, size_t at)
 {
 	return hotspot_number(s->stack + at, 8);
 }
 
 /* Return the word in a slot of the frame whose rbp points to this offset of the stack. */
-static uint64_t slot_of(const struct hotspot_sample *s, size_t at, int slot)
+static uint64_t slot_of(const struct calls_sample *s, size_t at, int slot)
 {
 	return word_at(s, at - 8 * (size_t)-slot);
 }
@@ -169,7 +139,7 @@ static uint64_t slot_of(const struct hotspot_sample *s, size_t at, int slot)
 /* Return whether the word at this offset of the stack can be where rbp of an interpreted frame points. */
 static bool is_interpreted(const struct look *look, size_t at)
 {
-	const struct hotspot_sample *s = look->sample;
+	const struct calls_sample *s = look->sample;
 	uint64_t fp = s->addr + at, sp;
 
 	if (at < 8 * (size_t)-SLOT_BCP || s->size - at < 8 * SLOT_RETURN + 8 ||
@@ -185,7 +155,7 @@ static bool is_interpreted(const struct look *look, size_t at)
  */
 static void look_at_regs(struct look *look)
 {
-	const struct hotspot_sample *s = look->sample;
+	const struct calls_sample *s = look->sample;
 	const struct hotspot *h = look->h;
 	uint64_t pc = s->regs->value[UW_X86_64_RIP], at = s->regs->value[UW_X86_64_RBP] - s->addr;
 	const struct hotspot_blob *b;
@@ -206,7 +176,7 @@ static void look_at_regs(struct look *look)
 		look_compiled(look, b, pc, true);
 }
 
-int hotspot_calls(struct hotspot *h, uw_read_fn read, void *ctx, const struct hotspot_sample *s,
+int hotspot_calls(struct hotspot *h, uw_read_fn read, void *ctx, const struct calls_sample *s,
 		  const void **bytes, size_t *size)
 {
 	const struct calls_interpreter interpreter = { .runtime = CALLS_JVM,
@@ -221,11 +191,7 @@ int hotspot_calls(struct hotspot *h, uw_read_fn read, void *ctx, const struct ho
 		return -ENOENT;
 	hotspot_memory_begin(&h->memory, read, ctx);
 	calls_begin(&h->writer);
-	if (h->seen.n >= SEEN_MAX) {
-		uw_hash_clear(&h->seen.by_key);
-		h->seen.n = 0;
-		h->seen.forgot = true;
-	}
+	calls_seen_bound(&h->seen, SEEN_MAX);
 	look_at_regs(&look);
 	for (; !look.err && !h->memory.over && at < s->size && s->size - at >= 8; at += 8) {
 		uint64_t word = word_at(s, at);

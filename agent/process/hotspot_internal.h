@@ -30,20 +30,6 @@ struct hotspot_heap {
 	size_t first, n; /* segments, in the array for all heaps */
 };
 
-struct hotspot_seen_frame {
-	uint64_t key[2];   /* as in schema/calls_blob.h */
-	uint32_t serial;   /* of the method, or the id of the compiled code, when it was read */
-	bool known;	   /* it was written down; else it cannot be read */
-	uint64_t again_ns; /* if so, it is not tried again before this time */
-};
-
-struct hotspot_seen { /* the frames that were looked at; all zero: none */
-	struct hotspot_seen_frame *all;
-	size_t n, room;
-	struct uw_hash_index by_key;
-	bool forgot; /* what was written down before is void */
-};
-
 struct hotspot {
 	uint64_t exports[HOTSPOT_EXPORTS];
 	struct hotspot_layout layout;
@@ -65,7 +51,7 @@ struct hotspot {
 	uint64_t call_return; /* where methods return to native code; 0: not known */
 	uint32_t call_frames, call_frames_size; /* in cached; 0: not made */
 	struct hotspot_methods methods;
-	struct hotspot_seen seen;
+	struct calls_seen seen;
 	struct calls_writer writer;
 	/* State of the current call: */
 	struct hotspot_memory memory;
@@ -77,8 +63,6 @@ static inline bool hotspot_in_cache(const struct hotspot_cache *cache, uint64_t 
 {
 	return !((addr - cache->low) >> cache->log2);
 }
-
-void hotspot_seen_fini(struct hotspot_seen *seen);
 
 /* Return the usable code around an address, of the last reading; borrowed until the next. NULL: none. */
 const struct hotspot_blob *hotspot_blob_at(const struct hotspot *hotspot, uint64_t addr);

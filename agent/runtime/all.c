@@ -5,6 +5,9 @@
 #include "agent/runtime/php.h"
 #include "agent/runtime/ruby.h"
 #include "agent/runtime/runtime.h"
+#include "agent/runtime/v8.h"
 
-const struct runtime_ops *const runtimes_all[] = { &runtime_cpython, &runtime_jvm,  &runtime_php,
-						   &runtime_ruby,    &runtime_perl, NULL };
+const struct runtime_ops *const runtimes_all[] = {
+	&runtime_cpython, &runtime_jvm, &runtime_php, &runtime_ruby,
+	&runtime_perl,	  &runtime_v8,	NULL
+};

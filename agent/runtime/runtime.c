@@ -159,7 +159,7 @@ static bool has(const struct watch *w, const struct runtime_ops *ops, const stru
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (w->attached[i].ops == ops && w->attached[i].serial == module->serial &&
-		    w->attached[i].bias == bias)
+		    (w->attached[i].bias == bias || ops->once))
 			return true;
 	return false;
 }

@@ -73,6 +73,7 @@ struct runtime_ops {
 	const char *module; /* of its frames: "[cpython]" */
 	/* Names that its file exports; NULL after the last. attach gets their addresses. */
 	const char *exports[RUNTIME_EXPORTS_MAX + 1];
+	bool once; /* the process maps parts of the file in other places, too: attach it only once */
 	/* Return whether a file with this base name may be the runtime. Cheap: no file is opened. */
 	bool (*is_named)(const char *base);
 	/*

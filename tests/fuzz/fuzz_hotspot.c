@@ -118,11 +118,11 @@ static void look(const struct made *of, struct hotspot *h, struct calls **calls)
 {
 	uint64_t words[32] = { 0 };
 	struct uw_regs regs = { .known = 0 };
-	struct hotspot_sample sample = { .regs = &regs,
-					 .addr = STACK,
-					 .stack = (void *)words,
-					 .size = sizeof(words),
-					 .now = vm.reads };
+	struct calls_sample sample = { .regs = &regs,
+				       .addr = STACK,
+				       .stack = (void *)words,
+				       .size = sizeof(words),
+				       .now = vm.reads };
 	struct call found[4];
 	const void *bytes;
 	size_t size, n;

@@ -4,7 +4,7 @@ set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/recording.seeds
 rm -rf "$work"
-mkdir -p "$work"/{hotspot,record,options,proc,context,cpython,calls}
+mkdir -p "$work"/{hotspot,v8,record,options,proc,context,cpython,calls}
 python3 - "$work" <<'PY'
 import struct, sys
 work = sys.argv[1]
@@ -72,6 +72,9 @@ two = calls(0, [(7, 8, 0, 2), (0x1000, 0, 2, 0)], [(at, at + 2, 5, 1), (at, 0, 0
 open(f'{work}/calls/two', 'wb').write(two)
 open(f'{work}/calls/again', 'wb').write(two + calls(0, [(7, 8, 0, 1)], [(64 + 24 + 16, 0, 1, 1)], [b'new']))
 open(f'{work}/calls/forgotten', 'wb').write(two + calls(1, [], [], []))
+# Changes of a sound heap: none, a word of an object, a map; reading that is cut short.
+for name, change in {'none': b'\0', 'few': b'\1', 'word': b'\0' + struct.pack('<HBQ', 0x400, 8, 1 << 40), 'map': b'\0' + struct.pack('<HBH', 0x20c, 2, 1)}.items():
+    open(f'{work}/v8/{name}', 'wb').write(change)
 open(f'{work}/proc/maps', 'w').write('1000-2000 r-xp 00000000 08:01 5 /bin/a\\012b (deleted)\n2000-3000 rw-p 00000000 00:00 0 [heap]\n')
 open(f'{work}/proc/status', 'w').write('Name:\tx\nState:\tZ (zombie)\nTgid:\t5\nPPid:\t4\nThreads:\t2\n')
 open(f'{work}/proc/mountinfo', 'w').write('22 1 0:27 / /mnt rw - fuse.x /dev/x rw,user_id=5\n23 1 8:1 / / rw shared:1 - ext4 /dev/vda rw\n')
@@ -81,6 +84,7 @@ tests/fuzz/run options 5000 400 "$work/options"
 tests/fuzz/run proc_text 8000 2000 "$work/proc"
 tests/fuzz/run otel_ctx 20000 1000 "$work/context"
 tests/fuzz/run calls 20000 1000 "$work/calls"
+tests/fuzz/run v8 20000 400 "$work/v8"
 tests/fuzz/run hotspot 2000 1000 "$work/hotspot"
 tests/fuzz/run cpython 20000 600 "$work/cpython"
 tests/fuzz/run live_record 100000 2000 "$work/record"

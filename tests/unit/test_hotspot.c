@@ -147,11 +147,11 @@ static struct calls *calls;
 static int look(struct hotspot *h, uint64_t pc, uint64_t fp, uint64_t r13, uint64_t now)
 {
 	struct uw_regs regs = { .known = 0 };
-	struct hotspot_sample sample = { .regs = &regs,
-					 .addr = STACK,
-					 .stack = (void *)words,
-					 .size = sizeof(words),
-					 .now = now };
+	struct calls_sample sample = { .regs = &regs,
+				       .addr = STACK,
+				       .stack = (void *)words,
+				       .size = sizeof(words),
+				       .now = now };
 	const void *bytes;
 	size_t size;
 	int err;

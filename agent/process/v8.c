@@ -1,0 +1,654 @@
+/* agent/process/v8.c: reads JavaScript functions from V8's heap. */
+#include "agent/process/v8.h"
+
+#include "agent/array.h"
+#include "agent/hash.h"
+#include "agent/process/hotspot_memory.h"
+#include "schema/calls_blob.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_MAX_BYTES 512
+#define DEPTH_MAX      16	    /* of strings that consist of others */
+#define FEEDBACK_WORDS 12	    /* of a FeedbackVector, before the feedback itself */
+#define PARTS_MAX      64	    /* of one string */
+#define SOURCE_MAX     (4u << 20)   /* bytes of a script that are searched for ends of lines */
+#define SCRIPTS_MAX    4096u	    /* then all are read again */
+#define ENDS_MAX       (4u << 20)   /* ends of lines of all scripts */
+#define SEEN_MAX       131072u	    /* frames that are remembered */
+#define CODE_MAX       (128u << 10) /* bytes of a function's code */
+#define LOCALS_MAX     4096u	    /* of a function, in contexts */
+#define MOVED_NS \
+	UINT64_C(2000000) /* a frame that could not be read is tried again after this time */
+#define SOON_NS UINT64_C(1000000000) /* what is known is looked at again after this time, … */
+#define LATE_NS (60 * SOON_NS)	     /* … twice of it, and so on up to this one */
+
+const char *const v8_exports[V8_VALUES] = {
+	[V8_TAGGED_SIZE] = "v8dbg_TaggedSize",
+	[V8_FP_CONTEXT] = "v8dbg_off_fp_context",
+	[V8_FP_FUNCTION] = "v8dbg_off_fp_function",
+	[V8_FP_BYTECODE] = "v8dbg_off_fp_bytecode_array",
+	[V8_FUNCTION_CONTEXT] = "v8dbg_class_JSFunction__context__Context",
+	[V8_FUNCTION_SHARED] = "v8dbg_class_JSFunction__shared__SharedFunctionInfo",
+	[V8_SHARED_NAME] = "v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
+	[V8_SHARED_DATA] = "v8dbg_class_SharedFunctionInfo__function_data__Object",
+	[V8_SHARED_SCRIPT] = "v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+	[V8_SCRIPT_NAME] = "v8dbg_class_Script__name__Object",
+	[V8_SCRIPT_SOURCE] = "v8dbg_class_Script__source__Object",
+	[V8_MAP_TYPE] = "v8dbg_class_Map__instance_type__uint16_t",
+	[V8_STRING_LENGTH] = "v8dbg_class_String__length__int32_t",
+	[V8_STRING_CHARS] = "v8dbg_class_SeqOneByteString__chars__char",
+	[V8_CONS_FIRST] = "v8dbg_class_ConsString__first__String",
+	[V8_CONS_SECOND] = "v8dbg_class_ConsString__second__String",
+	[V8_THIN_ACTUAL] = "v8dbg_class_ThinString__actual__String",
+	[V8_SLICED_PARENT] = "v8dbg_class_SlicedString__parent__String",
+	[V8_SLICED_OFFSET] = "v8dbg_class_SlicedString__offset__SMI",
+	[V8_EXTERNAL_RESOURCE] = "v8dbg_class_ExternalString__resource__Object",
+	[V8_TYPE_SHARED] = "v8dbg_type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE",
+	[V8_TYPE_SCOPE] = "v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE",
+	[V8_TYPE_SCRIPT] = "v8dbg_type_Script__SCRIPT_TYPE",
+	[V8_TYPE_BYTECODE] = "v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE",
+	[V8_TYPE_NO_STRING] = "v8dbg_FirstNonstringType",
+	[V8_SCOPE_LOCALS] = "v8dbg_scopeinfo_idx_ncontextlocals",
+	[V8_SCOPE_FIRST] = "v8dbg_scopeinfo_idx_first_vars",
+	[V8_TYPE_STREAM] = "v8dbg_type_InstructionStream__INSTRUCTION_STREAM_TYPE",
+	[V8_TYPE_CODE] = "v8dbg_type_Code__CODE_TYPE",
+	[V8_CODE_DEOPT] = "v8dbg_class_Code__deoptimization_data__FixedArray",
+	[V8_ARRAY_DATA] = "v8dbg_class_FixedArray__data__uintptr_t",
+	[V8_CODE_BYTECODE] = "v8dbg_class_Code__bytecode_or_interpreter_data__HeapObject",
+	[V8_DEOPT_SHARED] = "v8dbg_DeoptimizationDataSharedFunctionInfoIndex",
+};
+
+/* How a string is stored: bits of its type (src/objects/instance-type.h), the same since V8 4. */
+enum {
+	STRING_KIND = 7,
+	STRING_SEQUENTIAL = 0,
+	STRING_CONS = 1,
+	STRING_EXTERNAL = 2,
+	STRING_SLICED = 3,
+	STRING_THIN = 5,
+	STRING_ONE_BYTE = 8,
+	STRING_UNCACHED = 16, /* an external one: where its bytes are is not in it */
+};
+
+struct script {
+	uint64_t at;
+	uint32_t name;	       /* offset in texts; 0: it has none */
+	uint32_t ends, n_ends; /* index in ends: where its lines end */
+	uint32_t length;       /* characters of its source: another one is another script */
+};
+
+struct v8 {
+	uint64_t exports[V8_VALUES];
+	int32_t value[V8_VALUES];
+	bool has_values, is_other; /* read; not a V8 that this code understands */
+	bool has_streams;	   /* code leads to its function */
+	uint64_t stream_map;	   /* of InstructionStreams; 0: not found yet */
+	struct script *scripts;
+	size_t n_scripts, room_scripts;
+	struct uw_hash_index by_address;
+	uint32_t *ends;
+	size_t n_ends, room_ends;
+	char *texts;
+	size_t n_texts, room_texts;
+	struct calls_seen seen;
+	struct calls_writer writer;
+	struct hotspot_memory memory;
+};
+
+int v8_new(const uint64_t exports[V8_VALUES], struct v8 **out)
+{
+	struct v8 *v;
+
+	for (size_t i = 0; i < V8_NEEDED; i++)
+		if (!exports[i])
+			return -ENOTSUP;
+	v = calloc(1, sizeof(*v));
+	if (v)
+		v->memory.pages = calloc(HOTSPOT_PAGES, sizeof(*v->memory.pages));
+	if (!v || !v->memory.pages) {
+		free(v);
+		return -ENOMEM;
+	}
+	memcpy(v->exports, exports, sizeof(v->exports));
+	v->n_texts = 1;
+	*out = v;
+	return 0;
+}
+
+void v8_free(struct v8 *v)
+{
+	if (!v)
+		return;
+	free(v->scripts);
+	uw_hash_fini(&v->by_address);
+	free(v->ends);
+	free(v->texts);
+	calls_seen_fini(&v->seen);
+	calls_writer_fini(&v->writer);
+	free(v->memory.pages);
+	free(v);
+}
+
+bool v8_is_of(const struct v8 *v, const uint64_t exports[V8_VALUES])
+{
+	return !memcmp(v->exports, exports, sizeof(v->exports));
+}
+
+/* Read the numbers. Those of a sound V8 are small. */
+static bool read_values(struct v8 *v)
+{
+	if (v->has_values || v->is_other)
+		return v->has_values;
+	v->has_streams = true;
+	for (size_t i = 0; i < V8_VALUES; i++) {
+		uint64_t value;
+
+		v->has_streams &= v->exports[i] != 0;
+		if (!v->exports[i])
+			continue;
+		if (!hotspot_get_number(&v->memory, v->exports[i], 4, &value))
+			return false;
+		v->value[i] = (int32_t)value;
+		v->is_other |=
+			v->value[i] > 8192 || v->value[i] < (i >= V8_FUNCTION_CONTEXT ? 0 : -256);
+	}
+	v->is_other |= v->value[V8_TAGGED_SIZE] != 8 || v->value[V8_FP_CONTEXT] != -8 ||
+		       v->value[V8_FP_FUNCTION] >= -8 || v->value[V8_FP_FUNCTION] % 8 ||
+		       v->value[V8_FP_BYTECODE] >= -8 || v->value[V8_FP_BYTECODE] % 8;
+	v->has_values = !v->is_other;
+	return v->has_values;
+}
+
+/* ---- objects ---------------------------------------------------------------------------------- */
+
+/* A tagged word is the address of an object plus 1, or a small integer in its high half. */
+static bool is_object(uint64_t word)
+{
+	return (word & 3) == 1 && word > 0x10000 && word >> 47 == 0;
+}
+
+/* Read the field at an offset of an object. */
+static bool get_field(struct v8 *v, uint64_t object, int32_t off, uint64_t *out)
+{
+	return hotspot_get_number(&v->memory, object - 1 + (uint64_t)off, 8, out);
+}
+
+/* Return an object's type, or -1. */
+static int32_t type_of(struct v8 *v, uint64_t object)
+{
+	uint64_t map, type;
+
+	if (!is_object(object) || !get_field(v, object, 0, &map) || !is_object(map) ||
+	    !hotspot_get_number(&v->memory, map - 1 + (uint64_t)v->value[V8_MAP_TYPE], 2, &type))
+		return -1;
+	return (int32_t)type;
+}
+
+/* A string that is one piece of memory. */
+struct flat {
+	uint64_t at; /* of its characters */
+	uint32_t length;
+	bool two_bytes;
+};
+
+/*
+ * Find the memory of a string. A string that was joined of two and not yet written in one piece has none, but
+ * its first part has; V8 writes the source of a script in one piece before it compiles it.
+ */
+static bool find_flat(struct v8 *v, uint64_t string, struct flat *out)
+{
+	uint64_t skip = 0, n = UINT64_MAX, length, word;
+
+	for (unsigned int depth = 0; depth < DEPTH_MAX; depth++) {
+		int32_t type = type_of(v, string), next;
+
+		if (type < 0 || type >= v->value[V8_TYPE_NO_STRING] ||
+		    !hotspot_get_number(&v->memory,
+					string - 1 + (uint64_t)v->value[V8_STRING_LENGTH], 4,
+					&length))
+			return false;
+		n = length < n ? length : n;
+		out->two_bytes = !(type & STRING_ONE_BYTE);
+		out->length = (uint32_t)n;
+		switch (type & STRING_KIND) {
+		case STRING_SEQUENTIAL:
+			out->at = string - 1 + (uint64_t)v->value[V8_STRING_CHARS];
+			out->at += skip << out->two_bytes;
+			return true;
+		case STRING_EXTERNAL:
+			/* Behind the resource, where its characters are. */
+			if (type & STRING_UNCACHED ||
+			    !get_field(v, string, v->value[V8_EXTERNAL_RESOURCE] + 8, &out->at))
+				return false;
+			out->at += skip << out->two_bytes;
+			return true;
+		case STRING_CONS:
+			next = v->value[V8_CONS_FIRST];
+			break;
+		case STRING_THIN:
+			next = v->value[V8_THIN_ACTUAL];
+			break;
+		case STRING_SLICED:
+			if (!get_field(v, string, v->value[V8_SLICED_OFFSET], &word))
+				return false;
+			skip += word >> 32;
+			next = v->value[V8_SLICED_PARENT];
+			break;
+		default:
+			return false;
+		}
+		if (!get_field(v, string, next, &string))
+			return false;
+	}
+	return false;
+}
+
+/* Append a character in UTF-8; characters that take two units become '?'. */
+static size_t put_char(char *to, uint16_t c)
+{
+	if (c < 0x80) {
+		to[0] = (char)c;
+		return 1;
+	}
+	if (c < 0x800) {
+		to[0] = (char)(0xc0 | c >> 6);
+		to[1] = (char)(0x80 | (c & 63));
+		return 2;
+	}
+	if (c >= 0xd800 && c < 0xe000) {
+		to[0] = '?';
+		return 1;
+	}
+	to[0] = (char)(0xe0 | c >> 12);
+	to[1] = (char)(0x80 | (c >> 6 & 63));
+	to[2] = (char)(0x80 | (c & 63));
+	return 3;
+}
+
+/* Read a flat string in UTF-8. Return its length; 0: empty or unreadable. It is cut at the room of out. */
+static size_t read_flat(struct v8 *v, const struct flat *f, char out[NAME_MAX_BYTES])
+{
+	uint8_t units[2 * NAME_MAX_BYTES];
+	size_t n = f->length < NAME_MAX_BYTES ? f->length : NAME_MAX_BYTES, size = 0;
+
+	if (!hotspot_get(&v->memory, f->at, units, n << f->two_bytes))
+		return 0;
+	for (size_t i = 0; i < n && size < NAME_MAX_BYTES - 4; i++)
+		size += put_char(out + size, f->two_bytes
+						     ? (uint16_t)hotspot_number(units + 2 * i, 2)
+						     : units[i]);
+	out[size] = 0;
+	return size;
+}
+
+/* Read a string, with all that it was joined of, up to a limit. Return its length; 0: empty or unreadable. */
+static size_t read_string(struct v8 *v, uint64_t string, char out[NAME_MAX_BYTES])
+{
+	uint64_t todo[DEPTH_MAX] = { string }, first, second;
+	char part[NAME_MAX_BYTES];
+	size_t n = 1, size = 0, more;
+	struct flat flat;
+
+	for (unsigned int i = 0; i < PARTS_MAX && n && size < NAME_MAX_BYTES - 1; i++) {
+		uint64_t next = todo[--n];
+		int32_t type = type_of(v, next);
+
+		if (type >= 0 && type < v->value[V8_TYPE_NO_STRING] &&
+		    (type & STRING_KIND) == STRING_CONS && n + 2 <= DEPTH_MAX &&
+		    get_field(v, next, v->value[V8_CONS_FIRST], &first) &&
+		    get_field(v, next, v->value[V8_CONS_SECOND], &second)) {
+			todo[n++] = second;
+			todo[n++] = first;
+			continue;
+		}
+		if (!find_flat(v, next, &flat))
+			break;
+		more = read_flat(v, &flat, part);
+		if (more > NAME_MAX_BYTES - 1 - size)
+			more = NAME_MAX_BYTES - 1 - size;
+		memcpy(out + size, part, more);
+		size += more;
+	}
+	out[size] = 0;
+	return size;
+}
+
+/* ---- scripts ---------------------------------------------------------------------------------- */
+
+static uint32_t keep(struct v8 *v, const char *text, size_t n)
+{
+	uint32_t at = (uint32_t)v->n_texts;
+
+	if (UW_ARRAY_RESERVE(v->texts, v->n_texts + n + 1, v->room_texts,
+			     SCRIPTS_MAX * NAME_MAX_BYTES))
+		return 0;
+	memcpy(v->texts + at, text, n);
+	v->texts[at + n] = 0;
+	v->n_texts += n + 1;
+	return at;
+}
+
+/* Read where the lines of a script end. What is beyond SOURCE_MAX has no lines. */
+static void read_ends(struct v8 *v, const struct flat *source, struct script *s)
+{
+	unsigned int width = source->two_bytes ? 2 : 1;
+	uint32_t n = source->length < SOURCE_MAX / width ? source->length : SOURCE_MAX / width;
+	uint8_t piece[HOTSPOT_PAGE];
+
+	s->ends = (uint32_t)v->n_ends;
+	for (uint32_t at = 0; at < n;) {
+		uint32_t some =
+			n - at < sizeof(piece) / width ? n - at : (uint32_t)sizeof(piece) / width;
+
+		if (!hotspot_get(&v->memory, source->at + (uint64_t)at * width, piece,
+				 some * width))
+			return;
+		for (uint32_t i = 0; i < some; i++) {
+			if (piece[i * width] != '\n' || (width == 2 && piece[i * 2 + 1]))
+				continue;
+			if (UW_ARRAY_GROW(v->ends, v->n_ends, v->room_ends, ENDS_MAX))
+				return;
+			v->ends[v->n_ends++] = at + i;
+			s->n_ends++;
+		}
+		at += some;
+	}
+}
+
+/* Return the script at this address, read or cached; borrowed until the next call. NULL: it cannot be read. */
+static const struct script *script_of(struct v8 *v, uint64_t at)
+{
+	uint32_t i = UW_HASH_FIND(k, &v->by_address, hash_u64(0, at), v->scripts[k].at == at);
+	struct script new = { .at = at };
+	char name[NAME_MAX_BYTES];
+	uint64_t field;
+	struct flat source;
+	const char *path = name;
+	size_t n;
+
+	if (!get_field(v, at, v->value[V8_SCRIPT_SOURCE], &field) || !find_flat(v, field, &source))
+		source.length = 0;
+	if (i != UW_HASH_NONE && v->scripts[i].length == source.length)
+		return &v->scripts[i];
+	if (v->n_scripts >= SCRIPTS_MAX || v->n_ends >= ENDS_MAX - SOURCE_MAX / 8) {
+		uw_hash_clear(&v->by_address);
+		v->n_scripts = v->n_ends = 0;
+		v->n_texts = 1;
+		i = UW_HASH_NONE;
+	}
+	new.length = source.length;
+	n = get_field(v, at, v->value[V8_SCRIPT_NAME], &field) ? read_string(v, field, name) : 0;
+	if (n > 7 && !memcmp(name, "file://", 7)) {
+		path += 7;
+		n -= 7;
+	}
+	if (n)
+		new.name = keep(v, path, n);
+	if (source.length)
+		read_ends(v, &source, &new);
+	if (v->memory.over)
+		return NULL;
+	if (i == UW_HASH_NONE) {
+		if (array_grow(v->scripts, v->n_scripts, v->room_scripts) ||
+		    uw_hash_add(&v->by_address, hash_u64(0, at), (uint32_t)v->n_scripts))
+			return NULL;
+		i = (uint32_t)v->n_scripts++;
+	}
+	v->scripts[i] = new;
+	return &v->scripts[i];
+}
+
+/* Return the line of a position; 0: not known. */
+static uint32_t line_of(const struct v8 *v, const struct script *s, uint32_t position)
+{
+	uint32_t low = 0, high = s->n_ends;
+
+	if (!s->length || position >= s->length || position >= SOURCE_MAX)
+		return 0;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (v->ends[s->ends + middle] < position)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low + 1;
+}
+
+/* ---- functions -------------------------------------------------------------------------------- */
+
+/*
+ * Read a function's name and where it begins in its script. A ScopeInfo has first the numbers of parameters and
+ * of locals, the locals' names and properties; then the function's name and a number, unless the function has no
+ * name; the name that was inferred from where it is assigned; and the positions where it begins and ends. What
+ * is there depends on flags, so the first strings and numbers that fit are taken.
+ */
+static bool read_scope(struct v8 *v, uint64_t scope, char out[NAME_MAX_BYTES], uint32_t *position)
+{
+	uint64_t base = scope - 1 + 8, locals, words[10], at;
+	uint8_t bytes[sizeof(words)];
+	size_t n = 0;
+
+	*position = UINT32_MAX;
+	*out = 0;
+	if (!hotspot_get_number(&v->memory, base + 8 * (uint64_t)v->value[V8_SCOPE_LOCALS], 8,
+				&locals) ||
+	    locals & UINT32_MAX || locals >> 32 > LOCALS_MAX)
+		return false;
+	locals >>= 32;
+	/* The names of many locals are in a table of their own. */
+	at = base + 8 * (uint64_t)v->value[V8_SCOPE_FIRST] +
+	     8 * (locals < 75 ? 2 * locals : 1 + locals);
+	if (!hotspot_get(&v->memory, at, bytes, sizeof(bytes)))
+		return false;
+	for (size_t i = 0; i < 10; i++)
+		words[i] = hotspot_number(bytes + 8 * i, 8);
+	for (size_t i = 0; i < 10 && (!n || *position == UINT32_MAX); i++) {
+		bool string = type_of(v, words[i]) >= 0 &&
+			      type_of(v, words[i]) < v->value[V8_TYPE_NO_STRING];
+
+		if (string && !n)
+			n = read_string(v, words[i], out);
+		/* Two numbers, one behind the other and not beyond it; the one behind a name is -1. */
+		if (i + 1 < 10 && !(words[i] & UINT32_MAX) && !(words[i + 1] & UINT32_MAX) &&
+		    words[i + 1] >> 32 >= words[i] >> 32 && words[i + 1] >> 63 == 0)
+			*position = (uint32_t)(words[i] >> 32);
+		if (*position != UINT32_MAX)
+			break;
+	}
+	return true;
+}
+
+/* The words of a frame. */
+struct frame {
+	uint64_t context, function, bytecode, feedback, pc;
+};
+
+/*
+ * Find the SharedFunctionInfo of the optimized code around an address. Code is in an InstructionStream, whose
+ * first words are its map and its Code; that has the data for leaving optimized code, and this the function.
+ */
+static bool shared_of_code(struct v8 *v, uint64_t pc, uint64_t *shared)
+{
+	uint64_t at = pc & ~UINT64_C(7), word, code, data;
+
+	for (size_t i = 0; i < CODE_MAX / 8 && at > CODE_MAX; i++, at -= 8) {
+		if (!hotspot_get_number(&v->memory, at, 8, &word))
+			return false;
+		if (!is_object(word) || (v->stream_map && word != v->stream_map) ||
+		    type_of(v, at + 1) != v->value[V8_TYPE_STREAM])
+			continue;
+		v->stream_map = word;
+		return get_field(v, at + 1, 8, &code) &&
+		       type_of(v, code) == v->value[V8_TYPE_CODE] &&
+		       get_field(v, code, v->value[V8_CODE_DEOPT], &data) && is_object(data) &&
+		       get_field(v, data, v->value[V8_ARRAY_DATA] + 8 * v->value[V8_DEOPT_SHARED],
+				 shared);
+	}
+	return false;
+}
+
+/* Return whether a function, by its SharedFunctionInfo, has this bytecode; it may be that of its baseline code. */
+static bool has_bytecode(struct v8 *v, uint64_t shared, uint64_t bytecode)
+{
+	uint64_t data;
+
+	if (!get_field(v, shared, v->value[V8_SHARED_DATA], &data))
+		return false;
+	if (data != bytecode && v->has_streams && type_of(v, data) == v->value[V8_TYPE_CODE] &&
+	    !get_field(v, data, v->value[V8_CODE_BYTECODE], &data))
+		return false;
+	return data == bytecode;
+}
+
+/* Return whether a function has baseline code instead of bytecode. */
+static bool has_baseline(struct v8 *v, uint64_t shared)
+{
+	uint64_t data;
+	int32_t type =
+		get_field(v, shared, v->value[V8_SHARED_DATA], &data) ? type_of(v, data) : -1;
+
+	return type >= 0 && type != v->value[V8_TYPE_BYTECODE];
+}
+
+/*
+ * Find the SharedFunctionInfo of a frame: of the function in the frame, if that is still the one of the sample.
+ */
+static bool shared_of_frame(struct v8 *v, const struct frame *f, bool bytecode, uint64_t *shared)
+{
+	uint64_t data;
+
+	if (!bytecode && v->has_streams)
+		return shared_of_code(v, f->pc, shared);
+	/* Baseline code has its feedback in the next slot, which does not move, and has the function, too. */
+	for (int32_t i = 1;
+	     bytecode && v->has_streams && is_object(f->feedback) && i < FEEDBACK_WORDS; i++)
+		if (get_field(v, f->feedback, 8 * i, shared) &&
+		    type_of(v, *shared) == v->value[V8_TYPE_SHARED])
+			return has_bytecode(v, *shared, f->bytecode);
+	if (!get_field(v, f->function, v->value[V8_FUNCTION_SHARED], shared) ||
+	    type_of(v, *shared) != v->value[V8_TYPE_SHARED])
+		return false;
+	if (bytecode && (v->has_streams || !has_baseline(v, *shared)))
+		return has_bytecode(v, *shared, f->bytecode);
+	return get_field(v, f->function, v->value[V8_FUNCTION_CONTEXT], &data) &&
+	       data == f->context;
+}
+
+/* Read which function a frame runs, and write it down. False: it is none, or has moved. */
+static bool write_frame(struct v8 *v, const struct frame *f, bool bytecode, int *err)
+{
+	uint64_t shared, script, scope;
+	char name[NAME_MAX_BYTES];
+	struct call call = { .function = name };
+	const struct script *s;
+	uint32_t position;
+
+	if (!shared_of_frame(v, f, bytecode, &shared) ||
+	    type_of(v, shared) != v->value[V8_TYPE_SHARED] ||
+	    !get_field(v, shared, v->value[V8_SHARED_SCRIPT], &script) ||
+	    type_of(v, script) != v->value[V8_TYPE_SCRIPT] ||
+	    !get_field(v, shared, v->value[V8_SHARED_NAME], &scope) ||
+	    type_of(v, scope) != v->value[V8_TYPE_SCOPE])
+		return false;
+	if (!read_scope(v, scope, name, &position))
+		return false;
+	if (!*name)
+		strcpy(name, "(anonymous)");
+	s = script_of(v, script);
+	if (!s || v->memory.over)
+		return false;
+	call.file = s->name ? v->texts + s->name : NULL;
+	call.line = call.start_line = line_of(v, s, position);
+	*err = bytecode ? calls_frame(&v->writer, f->bytecode, V8_KEY_BYTECODE)
+			: calls_frame(&v->writer, f->pc, V8_KEY_PC);
+	if (!*err)
+		*err = calls_add(&v->writer, &call);
+	return !*err;
+}
+
+/* ---- frames ----------------------------------------------------------------------------------- */
+
+/* Return the word at an address of the stack that was captured, 0 if it was not. */
+static uint64_t word_at(const struct calls_sample *s, uint64_t addr)
+{
+	uint64_t at = addr - s->addr;
+
+	return at < s->size && s->size - at >= 8 ? hotspot_number(s->stack + at, 8) : 0;
+}
+
+/* Look at what may be a frame: fp is where its rbp points, pc where it runs. */
+static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64_t pc, int *err)
+{
+	struct frame f = { .context = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_CONTEXT]),
+			   .function = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_FUNCTION]),
+			   .bytecode = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_BYTECODE]),
+			   .feedback =
+				   word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_BYTECODE] - 8),
+			   .pc = pc };
+	uint64_t key[2] = { f.bytecode, V8_KEY_BYTECODE };
+	struct calls_seen_frame *seen;
+	bool bytecode;
+
+	if (!is_object(f.context) || !is_object(f.function))
+		return;
+	seen = is_object(f.bytecode) ? calls_seen_find(&v->seen, key) : NULL;
+	if (!seen) {
+		const uint64_t by_pc[2] = { pc, V8_KEY_PC };
+
+		seen = calls_seen_find(&v->seen, by_pc);
+	}
+	if (seen && s->now < seen->again_ns)
+		return;
+	bytecode = is_object(f.bytecode) && type_of(v, f.bytecode) == v->value[V8_TYPE_BYTECODE];
+	if (!bytecode) {
+		key[0] = pc;
+		key[1] = V8_KEY_PC;
+	}
+	seen = calls_seen_of(&v->seen, key);
+	if (!seen)
+		return;
+	if (write_frame(v, &f, bytecode, err)) {
+		seen->pause_ns = seen->pause_ns ? 2 * seen->pause_ns : SOON_NS;
+		if (seen->pause_ns > LATE_NS)
+			seen->pause_ns = LATE_NS;
+		seen->again_ns = s->now + seen->pause_ns;
+	} else if (!v->memory.over) {
+		seen->again_ns = s->now + MOVED_NS;
+	}
+}
+
+int v8_calls(struct v8 *v, uw_read_fn read, void *ctx, const struct calls_sample *s,
+	     const void **bytes, size_t *size)
+{
+	struct calls_interpreter how = { .runtime = CALLS_V8, .reg = CALLS_NO_REG };
+	int err = 0;
+
+	hotspot_memory_begin(&v->memory, read, ctx);
+	if (!read_values(v))
+		return -ENOENT;
+	how.slots[0] = (int16_t)(v->value[V8_FP_FUNCTION] / 8);
+	how.slots[1] = (int16_t)(v->value[V8_FP_BYTECODE] / 8);
+	calls_begin(&v->writer);
+	calls_seen_bound(&v->seen, SEEN_MAX);
+	look(v, s, s->regs->value[UW_X86_64_RBP], s->regs->value[UW_X86_64_RIP], &err);
+	/* A frame that was called has stored its caller's rbp below the return address. */
+	for (uint64_t at = (s->addr + 7) & ~UINT64_C(7);
+	     !err && !v->memory.over && at - s->addr < s->size; at += 8) {
+		uint64_t fp = word_at(s, at);
+
+		if (fp > at && fp % 8 == 0 && fp - s->addr < s->size)
+			look(v, s, fp, word_at(s, at + 8), &err);
+	}
+	if (err == -ENOMEM)
+		return err;
+	*bytes = calls_finish(&v->writer, &how, v->seen.forgot, size);
+	if (!*bytes)
+		return -EAGAIN;
+	v->seen.forgot = false;
+	return 0;
+}

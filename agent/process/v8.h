@@ -1,0 +1,83 @@
+/*
+ * agent/process/v8.h: reads which JavaScript functions V8's frames run, from the memory of a process, while it
+ * exists. Only for x86_64, and without pointer compression, as node is.
+ *
+ * V8 exports its layout for debuggers: numbers whose names begin with v8dbg_ (tools/gen-postmortem-metadata.py).
+ */
+#ifndef AGENT_PROCESS_V8_H
+#define AGENT_PROCESS_V8_H
+
+#include "agent/process/calls.h"
+#include "unwinder/unwinder.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct v8;
+
+enum v8_value {
+	V8_TAGGED_SIZE,
+	V8_FP_CONTEXT, /* offsets from a frame's rbp */
+	V8_FP_FUNCTION,
+	V8_FP_BYTECODE,
+	V8_FUNCTION_CONTEXT, /* offsets in objects */
+	V8_FUNCTION_SHARED,
+	V8_SHARED_NAME,
+	V8_SHARED_DATA,
+	V8_SHARED_SCRIPT,
+	V8_SCRIPT_NAME,
+	V8_SCRIPT_SOURCE,
+	V8_MAP_TYPE,
+	V8_STRING_LENGTH,
+	V8_STRING_CHARS,
+	V8_CONS_FIRST,
+	V8_CONS_SECOND,
+	V8_THIN_ACTUAL,
+	V8_SLICED_PARENT,
+	V8_SLICED_OFFSET,
+	V8_EXTERNAL_RESOURCE,
+	V8_TYPE_SHARED, /* types of objects */
+	V8_TYPE_SCOPE,
+	V8_TYPE_SCRIPT,
+	V8_TYPE_BYTECODE,
+	V8_TYPE_NO_STRING, /* the first one */
+	V8_SCOPE_LOCALS,   /* indexes in a ScopeInfo */
+	V8_SCOPE_FIRST,
+	V8_NEEDED,
+	/* From V8 11 on (node 20): what leads from code to its function. */
+	V8_TYPE_STREAM = V8_NEEDED,
+	V8_TYPE_CODE,
+	V8_CODE_DEOPT,
+	V8_ARRAY_DATA,
+	V8_DEOPT_SHARED,  /* an index */
+	V8_CODE_BYTECODE, /* of the baseline compiler's code */
+	V8_VALUES
+};
+
+/* The names to look up with uw_object_exports. */
+extern const char *const v8_exports[V8_VALUES];
+
+/*
+ * Create a reader. exports: run-time addresses of the numbers; 0: not exported. -ENOTSUP: one that is needed is
+ * not exported. -ENOMEM.
+ */
+int v8_new(const uint64_t exports[V8_VALUES], struct v8 **out);
+void v8_free(struct v8 *v8); /* NULL is fine */
+bool v8_is_of(const struct v8 *v8, const uint64_t exports[V8_VALUES]);
+
+/*
+ * Find the frames of JavaScript functions on a sample's stack, and read the names of those that were not seen
+ * before. Objects can move between the sample and the reading, so what is read is checked: types by the word
+ * at the object's beginning, and that the function has the bytecode which the frame has. Optimized code leads to
+ * its function, and does not move. Where versions before 11 do not tell so much, the frame's function must have the
+ * frame's context.
+ *
+ * A frame of interpreted code, or of the baseline compiler's, has the key { its bytecode, V8_KEY_BYTECODE }; one
+ * of optimized code { its pc, V8_KEY_PC }. Results as of hotspot_calls (agent/process/hotspot.h).
+ */
+enum { V8_KEY_BYTECODE = 1, V8_KEY_PC = 2 };
+int v8_calls(struct v8 *v8, uw_read_fn read, void *ctx, const struct calls_sample *sample,
+	     const void **bytes, size_t *size);
+
+#endif

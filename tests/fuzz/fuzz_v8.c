@@ -1,0 +1,68 @@
+/*
+ * tests/fuzz/fuzz_v8.c: fuzzes the reader of V8's functions. The input changes the heap of a sound V8
+ * (tests/v8_heap.h): every three bytes and more are a place in two bytes, a length, and the bytes that are written
+ * there; the first byte chooses whether reading is cut short. Whatever is read: what is written of frames is sound.
+ */
+#include "schema/calls_blob.h"
+#include "tests/v8_heap.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { READS_MAX = 4000, FEW = 12 };
+
+static volatile size_t sink;
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct uw_regs regs = { .known = 0 };
+	struct calls_sample sample = { .regs = &regs,
+				       .addr = STACK,
+				       .stack = (void *)words,
+				       .size = sizeof(words),
+				       .now = 1 };
+	struct calls *calls = NULL;
+	struct function f, g;
+	struct call found;
+	const void *bytes;
+	struct v8 *v;
+	uint64_t at;
+	size_t n;
+
+	if (!size)
+		return 0;
+	begin();
+	at = script("/app.js", joined(text("a\nb\n"), text("c\n"), 6));
+	f = function(at, joined(text("x"), text("y"), 2), object(131, 4), 2, 3);
+	g = function(at, text("g"), object(131, 4), 0, 1);
+	memset(words, 0, sizeof(words));
+	put_frame(20, &f, f.bytecode, 40, g.pc);
+	put_frame(40, &g, 0, 60, 0x1234);
+	heap.reads_max = data[0] & 1 ? FEW : READS_MAX;
+	for (size_t i = 1; i + 3 <= size; i += n) {
+		size_t where = (data[i] | (size_t)data[i + 1] << 8) % heap.used;
+
+		n = data[i + 2];
+		i += 3;
+		n = n < size - i ? n : size - i;
+		n = n < sizeof(heap.bytes) - where ? n : sizeof(heap.bytes) - where;
+		memcpy(heap.bytes + where, data + i, n);
+	}
+	regs.value[UW_X86_64_RIP] = f.pc;
+	regs.value[UW_X86_64_RBP] = STACK + 8 * 20;
+	if (v8_new(exports, &v))
+		return 0;
+	for (unsigned int i = 0; i < 2; i++, sample.now += UINT64_C(5000000000)) {
+		heap.reads = 0;
+		if (v8_calls(v, read_heap, NULL, &sample, &bytes, &n))
+			continue;
+		if (!calls_are(bytes, n) || calls_take(&calls, bytes, n) == -EBADMSG)
+			abort();
+	}
+	if (calls && calls_find(calls, g.pc, V8_KEY_PC, &found, 1))
+		sink += strlen(found.function);
+	calls_free(calls);
+	v8_free(v);
+	return 0;
+}

@@ -1,0 +1,182 @@
+/*
+ * tests/v8_heap.h: the memory of a small V8: a function in a script, its bytecode and its optimized code, and a
+ * stack that runs both. One file includes this header.
+ */
+#ifndef TESTS_V8_HEAP_H
+#define TESTS_V8_HEAP_H
+
+#include "agent/process/v8.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#define BASE 0x7f0000000000u
+
+static struct {
+	uint8_t bytes[0x4000];
+	size_t used;
+	unsigned int reads, reads_max;
+} heap;
+
+static int read_heap(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	(void)ctx;
+	if (heap.reads++ >= heap.reads_max)
+		return -ETIME;
+	if (addr < BASE || size > sizeof(heap.bytes) || addr - BASE > sizeof(heap.bytes) - size)
+		return -EFAULT;
+	memcpy(out, heap.bytes + (addr - BASE), size);
+	return 0;
+}
+
+static void put(uint64_t addr, uint64_t value, unsigned int size)
+{
+	memcpy(heap.bytes + (addr - BASE), &value, size);
+}
+
+/* node 20's numbers; those of the objects' fields are of node 18, too. */
+static const int32_t values[V8_VALUES] = {
+	[V8_TAGGED_SIZE] = 8,	   [V8_FP_CONTEXT] = -8,	[V8_FP_FUNCTION] = -16,
+	[V8_FP_BYTECODE] = -32,	   [V8_FUNCTION_CONTEXT] = 32,	[V8_FUNCTION_SHARED] = 24,
+	[V8_SHARED_NAME] = 16,	   [V8_SHARED_DATA] = 8,	[V8_SHARED_SCRIPT] = 32,
+	[V8_SCRIPT_NAME] = 16,	   [V8_SCRIPT_SOURCE] = 8,	[V8_MAP_TYPE] = 12,
+	[V8_STRING_LENGTH] = 12,   [V8_STRING_CHARS] = 16,	[V8_CONS_FIRST] = 16,
+	[V8_CONS_SECOND] = 24,	   [V8_THIN_ACTUAL] = 16,	[V8_SLICED_PARENT] = 16,
+	[V8_SLICED_OFFSET] = 24,   [V8_EXTERNAL_RESOURCE] = 16, [V8_TYPE_SHARED] = 262,
+	[V8_TYPE_SCOPE] = 261,	   [V8_TYPE_SCRIPT] = 167,	[V8_TYPE_BYTECODE] = 191,
+	[V8_TYPE_NO_STRING] = 128, [V8_SCOPE_LOCALS] = 2,	[V8_SCOPE_FIRST] = 3,
+	[V8_TYPE_STREAM] = 252,	   [V8_TYPE_CODE] = 245,	[V8_CODE_DEOPT] = 16,
+	[V8_ARRAY_DATA] = 16,	   [V8_DEOPT_SHARED] = 6,	[V8_CODE_BYTECODE] = 16,
+};
+
+static uint64_t exports[V8_VALUES];
+
+static uint64_t take(size_t size)
+{
+	uint64_t at = BASE + heap.used;
+
+	heap.used += (size + 15) & ~(size_t)15;
+	return at;
+}
+
+/* Make an object of a type with so many words, with its map; return it tagged. */
+static uint64_t object(int type, unsigned int words)
+{
+	uint64_t map = take(16), at = take(8 * (size_t)words);
+
+	put(map + 12, (uint64_t)type, 2);
+	put(at, map + 1, 8);
+	return at + 1;
+}
+
+static void set(uint64_t of, int off, uint64_t value)
+{
+	put(of - 1 + (uint64_t)off, value, 8);
+}
+
+static uint64_t small(uint64_t value)
+{
+	return value << 32;
+}
+
+/* Kinds of strings: see enum in agent/process/v8.c. */
+static uint64_t text(const char *s)
+{
+	uint64_t at = object(8, 2 + (unsigned int)strlen(s) / 8 + 1);
+
+	put(at - 1 + 12, strlen(s), 4);
+	memcpy(heap.bytes + (at - 1 + 16 - BASE), s, strlen(s));
+	return at;
+}
+
+static uint64_t joined(uint64_t a, uint64_t b, unsigned int length)
+{
+	uint64_t at = object(1 | 8, 4);
+
+	put(at - 1 + 12, length, 4);
+	set(at, 16, a);
+	set(at, 24, b);
+	return at;
+}
+
+/* A function that begins at a position of a script. */
+struct function {
+	uint64_t function, shared, scope, bytecode, context, code, pc;
+};
+
+static uint64_t script(const char *name, uint64_t source)
+{
+	uint64_t at = object(167, 8);
+
+	set(at, 16, text(name));
+	set(at, 8, source);
+	return at;
+}
+
+/* locals: how many its context has; the ScopeInfo has their names first. */
+static struct function function(uint64_t of, uint64_t name, uint64_t inferred, unsigned int locals,
+				unsigned int start)
+{
+	struct function f = { .function = object(2066, 8),
+			      .shared = object(262, 8),
+			      .scope = object(261, 16 + 2 * locals),
+			      .bytecode = object(191, 8),
+			      .context = object(300, 4) };
+	uint64_t code = object(245, 8), data = object(175, 12);
+	int at = 8 + 8 * 3;
+
+	set(f.function, 24, f.shared);
+	set(f.function, 32, f.context);
+	set(f.shared, 8, f.bytecode);
+	set(f.shared, 16, f.scope);
+	set(f.shared, 32, of);
+	set(f.scope, 8 + 8 * 2, small(locals));
+	for (unsigned int i = 0; i < locals; i++) {
+		set(f.scope, at + 8 * (int)i, text("local"));
+		set(f.scope, at + 8 * (int)(locals + i), small(7));
+	}
+	at += 16 * (int)locals;
+	set(f.scope, at, name);
+	set(f.scope, at + 8, small(UINT32_MAX));
+	set(f.scope, at + 16, inferred);
+	set(f.scope, at + 24, small(start));
+	set(f.scope, at + 32, small(start + 10));
+	f.code = object(252, 64);
+	set(f.code, 8, code);
+	set(code, 16, data);
+	set(data, 16 + 8 * 6, f.shared);
+	f.pc = f.code - 1 + 300;
+	return f;
+}
+
+static void begin(void)
+{
+	memset(&heap, 0, sizeof(heap));
+	heap.used = 64;
+	heap.reads_max = 100000;
+	for (unsigned int i = 0; i < V8_VALUES; i++) {
+		exports[i] = take(4);
+		put(exports[i], (uint64_t)(uint32_t)values[i], 4);
+	}
+}
+
+/* ---- a stack ---- */
+
+#define STACK (BASE + 0x100000)
+#define WORDS 64
+
+static uint64_t words[WORDS];
+
+/* Put a frame whose rbp points to words[at], called from one at words[caller] that runs at pc. */
+static void put_frame(unsigned int at, const struct function *f, uint64_t bytecode,
+		      unsigned int caller, uint64_t caller_pc)
+{
+	words[at] = STACK + 8 * caller;
+	words[at + 1] = caller_pc;
+	words[at - 1] = f->context;
+	words[at - 2] = f->function;
+	words[at - 4] = bytecode;
+}
+
+#endif
