@@ -14,6 +14,7 @@ db=$dir/o.db history=$dir/o-history.db socket=$dir/socket
 
 # Begin a receiver of a kind, and print its port.
 receive() { # KIND [KEY CERTIFICATE]; sets $port and $control
+	rm -f "$dir/$1.port" # of one before
 	node tests/receivers/receiver.mjs "$BUILD/npm/tests/node_modules" "$@" >"$dir/$1.port" 2>"$dir/$1.log" &
 	until_or_dead $! grep -q PORT "$dir/$1.port" >&2 || fail "the receiver: $(cat "$dir/$1.log")"
 	port=$(sed -n 's/^PORT //p' "$dir/$1.port") control=http://127.0.0.1:$(sed -n 's/^CONTROL //p' "$dir/$1.port")
