@@ -6,6 +6,10 @@ set -u
 source "$(dirname "$0")/../recorder.sh"
 ${CC:-gcc} -O1 -fno-builtin -pthread -o "$dir/k_one" tests/live/alloc.c && cp "$dir/k_one" "$dir/k_two" || exit 1
 cp "$BUILD/tests/live/waits" "$dir/k_waits"
+mkfifo "$dir/go"
+# The first one waits until its allocator is watched. The daemon ends with the shell, which waits for that.
+bash -c 'read -r _ <"$1/go"; (sleep 2; echo) | "$1/k_one" 5000 wait && "$1/k_two" && "$1/k_waits" late >"$1/truth"; echo $? >"$1/done"; read -r _ <"$1/go"' bash "$dir" &
+programs=$!
 address=127.0.0.1:$(free_port)
 cat >"$dir/offwind.conf" <<CONF
 [store]
@@ -15,8 +19,8 @@ listen = $address
 [record]
 # Each list has more than one.
 comm = k_one,k_two,w_late
-# Allocators are watched in these processes only: this one and its children.
-pid = $$
+# Allocators are watched in these processes only.
+pid = $programs
 event = page-faults,sched:sched_process_exec
 event = cpu-clock
 uprobe = $dir/k_one:churn
@@ -34,8 +38,12 @@ for _ in $(seq 600); do
 	kill -0 $daemon 2>/dev/null || { cat "$dir/log"; fail "the daemon ended"; exit 1; }
 	sleep 0.1
 done
-# The first one waits until its allocator is watched.
-(sleep 2; echo) | "$dir/k_one" 5000 wait && "$dir/k_two" && "$dir/k_waits" late >"$dir/truth" || fail "the programs"
+echo >"$dir/go"
+for _ in $(seq 900); do
+	[ -s "$dir/done" ] && break
+	sleep 0.1
+done
+[ "$(cat "$dir/done")" = 0 ] || fail "the programs"
 # The daemon answers when the window with the last of these has ended.
 for _ in $(seq 60); do
 	get "/debug/pprof/profile?seconds=1" >"$dir/profile"
