@@ -98,6 +98,8 @@ const char *attribute_frame_type(const struct stacks_module *module, const char 
 
 	if (module->kernel)
 		return "kernel";
+	if (!strcmp(module->path, "[v8]"))
+		return "v8js";
 	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
 		if (!strcmp(module->path, "[jit]") && !strcmp(program, runtimes[i].program))
 			return runtimes[i].type;

@@ -223,6 +223,8 @@ static void test_frames_have_types(void)
 		{ "[jit]", "java", "jvm", false },
 		{ "[jit]", "cat", "native", false },
 		{ "[cpython]", "python3", "cpython", false },
+		{ "[v8]", "node", "v8js", false },
+		{ "[ruby]", "ruby", "ruby", false },
 		{ "[vdso]", "java", "native", false },
 		{ "/lib/libjvm.so", "java", "native", false },
 	};
