@@ -276,6 +276,7 @@ static enum send_outcome clickhouse_send(void *opened, const struct send_window 
 	if (!batch_add(c->batch, &w))
 		return SEND_HELD;
 	batch_drop(c->batch);
+	c->unsure = true; /* of the windows that come again, the server may have some */
 	report->rewind = true;
 	return SEND_AGAIN;
 }
