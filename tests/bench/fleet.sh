@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the fleet's store (docs/fleet.md) with two ClickHouse servers on this machine: how fast windows go in, how large they are, and
 # how long questions take.  A recording stands for one host of 64 CPUs: it is taken at 608 Hz here, which on two CPUs gives as many samples
-# as 64 CPUs at 19 Hz.  Rows of more hosts are copies with other hosts' names.
+# as 64 CPUs at 19 Hz.  More hosts have other names, and in each slot 60 of 100 of its rows, with other counts.
 #   usage: tests/bench/fleet.sh [HISTORY]      HISTORY: of offwind record -F 608 --rotate 10 --history, for 5 minutes or more
 #   HOURS_OF=200: hosts with one hour; DAYS_OF=20: hosts with one day
 set -u
@@ -60,7 +60,7 @@ source=$(ask "SELECT any(host) FROM samples WHERE type != 0")
 fill() { # SERVER NAME HOSTS SLOTS-FROM SLOTS-TO
 	local slot
 	for ((slot = $4; slot < $5; slot++)); do
-		clickhouse_ask $1 offwind "INSERT INTO samples SELECT type, toDateTime($start + $slot * 300) AS time, concat('$2-', toString(number), '.example.com') AS host, toUInt64(0) AS window, stack, labels, if(type = 0, toUInt64(300), n) AS n, value FROM (SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND time = (SELECT min(time) + 30 * $((slot % 5)) FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND type != 0)) CROSS JOIN (SELECT number FROM system.numbers LIMIT $3)"
+		clickhouse_ask $1 offwind "INSERT INTO samples SELECT type, toDateTime($start + $slot * 300) AS time, concat('$2-', toString(number), '.example.com') AS host, toUInt64(0) AS window, stack, labels, if(type = 0, toUInt64(300), n + intHash64(stack + number) % 2) AS n, value FROM (SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND time = (SELECT min(time) + 30 * $((slot % 5)) FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND type != 0)) CROSS JOIN (SELECT number FROM system.numbers LIMIT $3) WHERE type = 0 OR intHash64(stack + number * 1000003 + $slot * 7777777) % 100 < 60"
 	done
 }
 n=$(clickhouse_ask 1 offwind "SELECT count() FROM samples")
@@ -77,14 +77,15 @@ all=$(ask "SELECT count() FROM samples") bytes=$(size "'samples'")
 echo "$all rows, $(echo "scale=2; $bytes / $all" | bc) bytes a row: $(echo "scale=1; $per_slot * 288 * $bytes / $all / 1000000" | bc) MB a host-day"
 hour="--from $(date -u -d @$start +%FT%TZ) --to $(date -u -d @$((start + 3600)) +%FT%TZ)"
 day="--from $(date -u -d @$start +%FT%TZ) --to $(date -u -d @$((start + 86400)) +%FT%TZ)"
+cpu_ms() { awk '{ n += $14 + $15 } END { print n * 10 }' $(printf '/proc/%s/stat ' ${ch_pid[*]}); }
 timed() { # NAME COMMAND…
-	local name=$1 best= i took
+	local name=$1 best= i took before=$(cpu_ms)
 	shift
 	for i in 1 2 3; do
 		took=$( { /usr/bin/env time -f %e "$@" >/dev/null 2>"$dir/err"; } 2>&1; tail -1 "$dir/err")
 		best=$(printf '%s\n' $best $took | sort -n | head -1)
 	done
-	echo "$name: $best s"
+	echo "$name: $best s; $((($(cpu_ms) - before) / 3)) ms of the servers' CPU time"
 }
 rows_of() { ask "SELECT count() FROM samples WHERE $cpu AND time >= toDateTime($start) AND time < toDateTime($((start + $1)))"; }
 function=$("$offwind" query top --fleet $one $hour -n 20 --json | python3 -c 'import json, re, sys; print(next(r["function"] for r in json.load(sys.stdin)["rows"] if re.fullmatch(r"\w+", r["function"])))')
