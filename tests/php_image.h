@@ -9,8 +9,11 @@
 
 static uint64_t php_string(const char *text)
 {
-	uint64_t at = take(24 + strlen(text) + 1);
+	uint64_t at = take(24 + strlen(text) + 1), hash = 5381;
 
+	for (const char *c = text; *c; c++)
+		hash = hash * 33 + (unsigned char)*c;
+	put_word(at + 8, hash | UINT64_C(1) << 63);
 	put_word(at + 16, strlen(text));
 	put_text(at + 24, text);
 	return at;

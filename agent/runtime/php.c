@@ -36,6 +36,7 @@ static const struct php_layout layouts[] = {
 	  .filename = 152,
 	  .line_start = 160,
 	  .class_name = 8,
+	  .string_hash = 8,
 	  .string_length = 16,
 	  .string_value = 24,
 	  .op_size = 32,
@@ -51,18 +52,20 @@ const struct php_layout *php_layout_of(unsigned int major, unsigned int minor)
 }
 
 /*
- * Find what of a function is captured with the call: the address of its name, or its kind if it has no name. Code
- * of eval soon makes room for other code, and so do functions of a request that has ended.
+ * Find what of a function is captured with the call: the hash of its name, or its kind if it has no name. Code of
+ * eval soon makes room for other code, and so do functions of a request that has ended.
  */
 static uint64_t owner_of(struct runtime_memory *m, const struct php_layout *l, uint64_t code)
 {
 	uint8_t head[HEAD_MAX];
-	uint64_t name;
+	uint64_t name, hash;
 
 	if (!code || !runtime_read(m, code, head, l->name + 8u))
 		return 0;
 	name = raw_number(head + l->name, 8);
-	return name ? name : head[l->type];
+	if (!name)
+		return head[l->type];
+	return runtime_read_u64(m, name + l->string_hash, &hash) ? hash : 0;
 }
 
 int php_stack(struct runtime_memory *m, const struct php_layout *l, uint64_t globals,
@@ -94,12 +97,12 @@ int php_stack(struct runtime_memory *m, const struct php_layout *l, uint64_t glo
 }
 
 /*
- * Make the plan that copies what php_stack reads: of each call the head, and of its function the name. base is
+ * Make the plan that copies what php_stack reads: of each call the head, and of its function the name's hash. base is
  * where the file with executor_globals is.
  */
 void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struct plan *out)
 {
-	enum { CALL = PLAN_R0, FUNC = PLAN_R1, UNUSED = PLAN_R2 };
+	enum { CALL = PLAN_R0, FUNC = PLAN_R1, NAME = PLAN_R2, UNUSED = PLAN_R3 };
 	const struct plan_op ops[] = {
 		{ .what = PLAN_COPY,
 		  .src = PLAN_BASE,
@@ -109,7 +112,7 @@ void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struc
 		  .dst2 = UNUSED,
 		  .when = PLAN_ZERO,
 		  .reg = CALL,
-		  .jump = 4 },
+		  .jump = 5 },
 		/* 1: a call */
 		{ .what = PLAN_COPY,
 		  .src = CALL,
@@ -120,16 +123,26 @@ void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struc
 		  .at2 = (uint8_t)(l->prev / 8),
 		  .when = PLAN_ZERO,
 		  .reg = FUNC,
-		  .jump = 3 },
+		  .jump = 4 },
 		{ .what = PLAN_COPY,
 		  .src = FUNC,
 		  .size = (uint16_t)(l->name + 8),
+		  .dst = NAME,
+		  .at = (uint8_t)(l->name / 8),
+		  .dst2 = UNUSED,
+		  .when = PLAN_ZERO,
+		  .reg = NAME,
+		  .jump = 4 },
+		{ .what = PLAN_COPY,
+		  .src = NAME,
+		  .imm = l->string_hash,
+		  .size = 8,
 		  .dst = UNUSED,
 		  .dst2 = UNUSED,
 		  .when = PLAN_NONZERO,
 		  .reg = CALL,
 		  .jump = 1 },
-		/* 3: is there another one? */
+		/* 4: is there another one? */
 		{ .what = PLAN_ADD,
 		  .dst = UNUSED,
 		  .size = 64,
@@ -197,7 +210,7 @@ int php_name(struct raw_reader *r, const struct php_layout *l, const struct raw_
 	     struct raw_name *out)
 {
 	bool nameless = frame->owner && frame->owner <= EVAL_CODE;
-	uint64_t type = 0, name = 0, scope;
+	uint64_t type = 0, name = 0, scope, hash;
 
 	raw_text_clear(&out->function);
 	raw_text_clear(&out->file);
@@ -215,6 +228,10 @@ int php_name(struct raw_reader *r, const struct php_layout *l, const struct raw_
 		return 0;
 	}
 	if (type != INTERNAL_FUNCTION && type != USER_FUNCTION && type != EVAL_CODE)
+		return -EBADMSG;
+	/* Another function is there now. */
+	if (frame->owner &&
+	    (!name || !raw_get_number(r, name + l->string_hash, 8, &hash) || hash != frame->owner))
 		return -EBADMSG;
 	if (!name)
 		raw_text_word(&out->function, type == EVAL_CODE ? "eval" : "{main}");

@@ -19,9 +19,9 @@ struct php_layout {
 	uint32_t info_top;			 /* the bit of info for an entry of execute_ex */
 	/* zend_function, zend_op_array */
 	uint16_t type, name, scope, opcodes, n_opcodes, filename, line_start;
-	uint16_t class_name;		      /* zend_class_entry */
-	uint16_t string_length, string_value; /* zend_string */
-	uint16_t op_size, op_line;	      /* zend_op */
+	uint16_t class_name;				   /* zend_class_entry */
+	uint16_t string_hash, string_length, string_value; /* zend_string */
+	uint16_t op_size, op_line;			   /* zend_op */
 };
 
 /* Return the layout of an engine's version. NULL: it is not known. */

@@ -101,6 +101,9 @@ static void test_function_that_took_the_place_of_another(void)
 	put_text(string + 24, "wrong");
 	CHECK(!find(m, &stack) && is(m, &frames[2], "Bill::pay", "/srv/shop.php", 21, 70), "after");
 	CHECK(is(m, &frames[0], "Cart::{closure}", "/srv/shop.php", 23, 21), "the others");
+	put_word(frames[2].code + 8, string);
+	CHECK(php_name(reading(m), php_layout_of(4, 2), &frames[2], &name) == -EBADMSG,
+	      "one that came after the sample has another hash");
 	runtime_memory_free(m);
 }
 
