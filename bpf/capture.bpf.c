@@ -74,8 +74,8 @@ static __always_inline void fill_head(struct capture_head *head, const struct ti
  * Append what follows the stacks at bytes: the kernel's return addresses, the holes, the
  * allocation, the slices. Return the size of the record. The checks of size are for the verifier.
  */
-static __always_inline __u64 append(void *ctx, struct capture_front *front, __u32 place,
-				    const struct tick *tick, __u64 fsbase, bool fallback)
+static __always_inline __u64 append(void *ctx, struct capture_front *front, const struct tick *tick,
+				    bool fallback)
 {
 	struct capture_head *head = &front->head;
 	__u8 *bytes = (__u8 *)(front + 1);
@@ -109,7 +109,8 @@ static __always_inline __u64 append(void *ctx, struct capture_front *front, __u3
 		__builtin_memcpy(bytes + size, tick->alloc, sizeof(*tick->alloc));
 		size += sizeof(*tick->alloc);
 	}
-	size = append_slices(front, place, size, fsbase, fallback) + CAPTURE_HEAD_SIZE;
+	size = append_slices(front, tick->kind * n_scratch + head->cpu, size, fallback) +
+	       CAPTURE_HEAD_SIZE;
 	barrier_var(size);
 	if (size > CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL)
 		size = CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL;
@@ -129,13 +130,13 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	 * searches the names of all types, which takes 0.3 ms for each path that leads here.
 	 */
 	struct mm_struct *mm = GET(fallback, task, mm);
-	__u64 id = bpf_get_current_pid_tgid(), size, fsbase = 0;
+	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
 	__u64 period = tick->period;
 	__u32 cpu = bpf_get_smp_processor_id(), place;
 	long err;
 	struct capture_head *head;
 	struct capture_front *front;
-	struct pt_regs regs;
+	struct pt_regs *regs;
 	__u8 *bytes;
 
 	if (!id) {
@@ -183,19 +184,22 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	}
 	if (!(GET(fallback, task, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) && mm &&
 	    GET(fallback, mm, start_code)) {
-		if (!user_regs(task, &regs, fallback)) {
+		/* Until the stack is copied there. This program's own stack is small. */
+		regs = (struct pt_regs *)bytes;
+		if (!user_regs(task, regs, fallback)) {
 			add(&count->unreadable, 1);
 			return 0;
 		}
 		head->flags |= CAPTURE_HAS_USER;
-		if ((regs.cs & 0xffff) == 0x23) /* __USER32_CS */
+		if ((regs->cs & 0xffff) == 0x23) /* __USER32_CS */
 			head->flags |= CAPTURE_COMPAT;
-		regs_to_dwarf(head, &regs);
+		regs_to_dwarf(head, regs);
 		if (tick->called_ip) {
 			head->regs[16] = tick->called_ip;
 			head->regs[7] = tick->called_sp;
 		}
 		fsbase = GET(fallback, task, thread.fsbase);
+		front->run.r[PLAN_THREAD] = fsbase; /* not in a register until the plan runs */
 		copy_stack(front, place, task, mm, fsbase, count, fallback);
 		/*
 		 * The kernel replaced the return address on the stack to see the function return;
@@ -213,7 +217,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	if (!fallback)
 		top_put(&front->top, task);
 
-	size = append(ctx, front, place, tick, fsbase, fallback);
+	size = append(ctx, front, tick, fallback);
 	err = put(head, size, ring_reserve);
 	add(&count->program_ns, bpf_ktime_get_ns() - head->time_ns);
 	if (err) {

@@ -34,8 +34,12 @@ const volatile __u32 slice_bytes = PLAN_BYTES_MAX;
 	(STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) + \
 	 sizeof(struct capture_alloc))
 
-/* Append size bytes from addr on. Return where they are, or 0. */
-static __always_inline __u32 plan_copy(volatile struct capture_front *front, __u64 addr, __u32 size)
+/*
+ * Append size bytes from addr on. Return false if that is not possible. What is needed after the read is in
+ * the scratch buffer and not on this program's stack: before 6.8 or so, the stacks of a program and of the
+ * functions that it calls may have 512 bytes together, of which a capturing program has most.
+ */
+static __always_inline bool plan_copy(volatile struct capture_front *front, __u64 addr, __u32 size)
 {
 	volatile struct plan_run *run = &front->run;
 	__u8 *bytes = (__u8 *)(front + 1);
@@ -43,26 +47,27 @@ static __always_inline __u32 plan_copy(volatile struct capture_front *front, __u
 
 	if (at - run->begin + size + 8 > slice_bytes) {
 		run->end = PLAN_ROOM;
-		return 0;
+		return false;
 	}
 	barrier_var(at);
 	barrier_var(size);
 	if (at > BEFORE_SLICES + PLAN_BYTES_MAX || size > PLAN_PIECE_MAX)
-		return 0;
-	if (bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
-		run->end = PLAN_FAULT;
-		return 0;
-	}
+		return false;
 	*(__u64 *)(bytes + at) =
 		(addr & ((1ull << PLAN_ADDR_BITS) - 1)) | (__u64)(size / 8) << PLAN_ADDR_BITS;
-	run->at = at + 8 + size;
-	return at + 8;
+	run->size = size;
+	if (bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
+		run->end = PLAN_FAULT;
+		return false;
+	}
+	run->at = run->at + 8 + run->size;
+	return true;
 }
 
-/* Return word number i of the bytes that were appended at offset at. */
-static __always_inline __u64 plan_word(volatile struct capture_front *front, __u32 at, __u32 i)
+/* Return word number i of the bytes that were appended last. */
+static __always_inline __u64 plan_word(volatile struct capture_front *front, __u32 i)
 {
-	__u32 off = at + i * 8;
+	__u32 off = front->run.at - front->run.size + i * 8;
 
 	barrier_var(off);
 	if (off > BEFORE_SLICES + PLAN_BYTES_MAX + PLAN_PIECE_MAX)
@@ -71,12 +76,12 @@ static __always_inline __u64 plan_word(volatile struct capture_front *front, __u
 }
 
 /* Run one operation. Return 1 if the plan has ended, else 0. */
-static __always_inline long plan_step(__u32 place)
+static __always_inline long plan_step(__u32 *place)
 {
-	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, &place);
+	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, place);
 	volatile struct plan_run *run;
-	__u64 addr, word = 0, other;
-	__u32 number, at, size;
+	__u64 addr, word, other;
+	__u32 at, size;
 	struct plan_op *op;
 	struct plan *plan;
 	bool jump;
@@ -84,50 +89,51 @@ static __always_inline long plan_step(__u32 place)
 	if (!front)
 		return 1;
 	run = &front->run;
-	number = run->plan;
-	plan = bpf_map_lookup_elem(&plans, &number);
+	plan = bpf_map_lookup_elem(&plans, (void *)&run->plan);
 	if (!plan)
 		return 1;
 	op = &plan->ops[run->next & (PLAN_OPS_MAX - 1)];
 	addr = run->r[op->src & (PLAN_REGS - 1)] + op->imm;
-	other = run->r[op->other & (PLAN_REGS - 1)];
 	size = op->size & 0xfff8;
 	switch (op->what) {
 	case PLAN_STOP:
 		run->end = PLAN_DONE;
 		return 1;
 	case PLAN_ADD:
-		run->r[op->dst & (PLAN_REGS - 1)] = addr + (op->size < 64 ? other << op->size : 0);
+		if (op->size < 64)
+			addr += run->r[op->other & (PLAN_REGS - 1)] << op->size;
+		run->r[op->dst & (PLAN_REGS - 1)] = addr;
 		break;
 	case PLAN_AND:
 		run->r[op->dst & (PLAN_REGS - 1)] = (addr - op->imm) & op->imm;
 		break;
 	case PLAN_LOAD:
-		if (bpf_probe_read_user(&word, sizeof(word), (void *)addr)) {
+		if (bpf_probe_read_user((void *)&run->r[op->dst & (PLAN_REGS - 1)], sizeof(__u64),
+					(void *)addr)) {
 			run->end = PLAN_FAULT;
 			return 1;
 		}
-		run->r[op->dst & (PLAN_REGS - 1)] = word;
 		break;
 	case PLAN_COPY:
-		at = plan_copy(front, addr, size);
-		if (!at)
+		if (!plan_copy(front, addr, size))
 			return 1;
-		run->r[op->dst & (PLAN_REGS - 1)] = plan_word(front, at, op->at);
-		run->r[op->dst2 & (PLAN_REGS - 1)] = plan_word(front, at, op->at2);
+		run->r[op->dst & (PLAN_REGS - 1)] = plan_word(front, op->at);
+		run->r[op->dst2 & (PLAN_REGS - 1)] = plan_word(front, op->at2);
 		break;
 	case PLAN_RANGE:
-		if (addr < other) {
-			if (other - addr < size)
-				size = (other - addr) & 0xfff8;
-			if (size && !plan_copy(front, addr, size))
-				return 1;
-			addr = size ? addr + size : other;
-		}
-		run->r[op->dst & (PLAN_REGS - 1)] = addr < other ? addr : other;
+		other = run->r[op->other & (PLAN_REGS - 1)];
+		run->size = 0;
+		if (addr < other && other - addr < size)
+			size = (other - addr) & 0xfff8;
+		if (addr < other && size && !plan_copy(front, addr, size))
+			return 1;
+		/* What is less than a word is left out. */
+		addr = run->r[op->src & (PLAN_REGS - 1)] + op->imm + run->size;
+		other = run->r[op->other & (PLAN_REGS - 1)];
+		run->r[op->dst & (PLAN_REGS - 1)] = addr < other && run->size ? addr : other;
 		break;
 	case PLAN_PUT:
-		/* The word is on this program's stack and not in user memory: append it by hand. */
+		/* The word is in no user memory: append it by hand. */
 		at = run->at;
 		if (at - run->begin + 16 > slice_bytes) {
 			run->end = PLAN_ROOM;
@@ -157,7 +163,7 @@ static __always_inline long plan_step(__u32 place)
 /* Callback of bpf_loop. */
 static long plan_next(__u32 i, __u32 *place)
 {
-	return plan_step(*place);
+	return plan_step(place);
 }
 
 /* As copy_pages_fallback does, run the plan without bpf_loop. */
@@ -165,17 +171,17 @@ __attribute__((noinline)) int plan_steps_fallback(__u32 place)
 {
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < PLAN_STEPS_MAX; i++)
-		if (plan_step(place))
+		if (plan_step(&place))
 			break;
 	return 0;
 }
 
 /*
- * Run the plan of the thread's process, if there is one. The record has size bytes behind its head so far.
- * Return how many there are now.
+ * Run the plan of the thread's process, if there is one. The record has size bytes behind its head so far, and
+ * run.r[PLAN_THREAD] is set. Return how many there are now.
  */
 static __always_inline __u64 append_slices(struct capture_front *front, __u32 place, __u64 size,
-					   __u64 fsbase, bool fallback)
+					   bool fallback)
 {
 	struct capture_head *head = &front->head;
 	volatile struct plan_run *run = &front->run;
@@ -193,7 +199,6 @@ static __always_inline __u64 append_slices(struct capture_front *front, __u32 pl
 	for (int i = 0; i < PLAN_BASE; i++)
 		run->r[i] = 0;
 	run->r[PLAN_BASE] = task->base;
-	run->r[PLAN_THREAD] = fsbase;
 	run->plan = task->plan;
 	run->next = 0;
 	run->begin = run->at = size;

@@ -92,7 +92,11 @@ static __always_inline long put(void *record, __u64 size, __u64 reserve)
 	bool wake = !wake_asked && waiting >= wake_bytes;
 	long err = -1;
 
-	if (waiting + size + reserve <= ring_size)
+	if (waiting + size + reserve > ring_size)
+		return err;
+	/* Older verifiers do not know the bounds of a number any more that was on the stack meanwhile. */
+	barrier_var(size);
+	if (size <= CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL)
 		err = bpf_ringbuf_output(&ring, record, size,
 					 wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 

@@ -109,7 +109,7 @@ struct plan_run {
 	__u32 plan, next; /* the next operation */
 	__u32 begin, at;  /* offsets behind the head: of the first slice, of the next one */
 	__u32 end;	  /* enum plan_end */
-	__u32 reserved;
+	__u32 size;	  /* bytes of the last slice */
 };
 
 _Static_assert(sizeof(struct plan_op) == 24, "no padding");
