@@ -119,13 +119,23 @@ static __always_inline void wait_second(struct capture_wait_pace *pace, __u64 no
 }
 
 /*
+ * Return bucket as an index that the verifier of Linux 5.10 accepts: it forgets the bounds of a
+ * number that the compiler keeps on the stack.
+ */
+static __always_inline __u64 bounded(__u64 bucket)
+{
+	barrier_var(bucket);
+	return bucket & (CAPTURE_WAIT_BUCKETS - 1);
+}
+
+/*
  * Return the number of waits in this row of the bucket, and whether the next one is captured. One in
  * each row makes better sums than if each was drawn on its own.
  */
 static __always_inline __u32 wait_row(struct capture_wait_pace *pace, __u64 bucket, bool *captured)
 {
 	__u64 shift = 0;
-	__u32 n = pace->rows[bucket].n, left = pace->rows[bucket].left;
+	__u32 n = pace->rows[bounded(bucket)].n, left = pace->rows[bounded(bucket)].left;
 
 	if (!left) {
 		if (pace->level > bucket)
@@ -133,12 +143,12 @@ static __always_inline __u32 wait_row(struct capture_wait_pace *pace, __u64 buck
 		if (shift > CAPTURE_WAIT_SHIFT)
 			shift = CAPTURE_WAIT_SHIFT;
 		n = left = 1u << shift;
-		pace->rows[bucket].n = n;
-		pace->rows[bucket].pick = shift ? bpf_get_prandom_u32() & (n - 1) : 0;
+		pace->rows[bounded(bucket)].n = n;
+		pace->rows[bounded(bucket)].pick = shift ? bpf_get_prandom_u32() & (n - 1) : 0;
 	}
 	left--;
-	pace->rows[bucket].left = left;
-	*captured = left == pace->rows[bucket].pick;
+	pace->rows[bounded(bucket)].left = left;
+	*captured = left == pace->rows[bounded(bucket)].pick;
 	return n;
 }
 
@@ -165,8 +175,8 @@ static __always_inline __u64 wait_begins(struct task_struct *task, __u64 now_ns,
 	}
 	if (now_ns - pace->since_ns >= SECOND_NS)
 		wait_second(pace, now_ns);
-	bucket = wait_bucket(site->usual_us) & (CAPTURE_WAIT_BUCKETS - 1);
-	pace->begun[bucket]++;
+	bucket = wait_bucket(site->usual_us);
+	pace->begun[bounded(bucket)]++;
 	n = wait_row(pace, bucket, &captured);
 	slot->tid = tid;
 	slot->site = index;
