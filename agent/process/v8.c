@@ -13,6 +13,7 @@
 #define NAME_MAX_BYTES 512
 #define DEPTH_MAX      16	    /* of strings that consist of others */
 #define FEEDBACK_WORDS 12	    /* of a FeedbackVector, before the feedback itself */
+#define CONTEXTS_MAX   4	    /* around each other, of one function */
 #define PARTS_MAX      64	    /* of one string */
 #define SOURCE_MAX     (4u << 20)   /* bytes of a script that are searched for ends of lines */
 #define SCRIPTS_MAX    4096u	    /* then all are read again */
@@ -53,6 +54,7 @@ const char *const v8_exports[V8_VALUES] = {
 	[V8_TYPE_NO_STRING] = "v8dbg_FirstNonstringType",
 	[V8_SCOPE_LOCALS] = "v8dbg_scopeinfo_idx_ncontextlocals",
 	[V8_SCOPE_FIRST] = "v8dbg_scopeinfo_idx_first_vars",
+	[V8_CONTEXT_PREVIOUS] = "v8dbg_context_idx_prev",
 	[V8_TYPE_STREAM] = "v8dbg_type_InstructionStream__INSTRUCTION_STREAM_TYPE",
 	[V8_TYPE_CODE] = "v8dbg_type_Code__CODE_TYPE",
 	[V8_CODE_DEOPT] = "v8dbg_class_Code__deoptimization_data__FixedArray",
@@ -505,6 +507,20 @@ static bool has_bytecode(struct v8 *v, uint64_t shared, uint64_t bytecode)
 	return data == bytecode;
 }
 
+/* Return whether a context is another one or within it: a function can make contexts of its own. */
+static bool is_context_within(struct v8 *v, uint64_t context, uint64_t other)
+{
+	for (unsigned int i = 0; i < CONTEXTS_MAX; i++) {
+		if (context == other)
+			return true;
+		/* Its elements are behind its map and its length. */
+		if (!is_object(context) ||
+		    !get_field(v, context, 16 + 8 * v->value[V8_CONTEXT_PREVIOUS], &context))
+			return false;
+	}
+	return false;
+}
+
 /* Return whether a function has baseline code instead of bytecode. */
 static bool has_baseline(struct v8 *v, uint64_t shared)
 {
@@ -536,7 +552,7 @@ static bool shared_of_frame(struct v8 *v, const struct frame *f, bool bytecode, 
 	if (bytecode && (v->has_streams || !has_baseline(v, *shared)))
 		return has_bytecode(v, *shared, f->bytecode);
 	return get_field(v, f->function, v->value[V8_FUNCTION_CONTEXT], &data) &&
-	       data == f->context;
+	       is_context_within(v, f->context, data);
 }
 
 /* Read which function a frame runs, and write it down. False: it is none, or has moved. */

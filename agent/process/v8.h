@@ -44,6 +44,7 @@ enum v8_value {
 	V8_TYPE_NO_STRING, /* the first one */
 	V8_SCOPE_LOCALS,   /* indexes in a ScopeInfo */
 	V8_SCOPE_FIRST,
+	V8_CONTEXT_PREVIOUS, /* an index in a Context */
 	V8_NEEDED,
 	/* From V8 11 on (node 20): what leads from code to its function. */
 	V8_TYPE_STREAM = V8_NEEDED,
@@ -71,7 +72,7 @@ bool v8_is_of(const struct v8 *v8, const uint64_t exports[V8_VALUES]);
  * before. Objects can move between the sample and the reading, so what is read is checked: types by the word
  * at the object's beginning, and that the function has the bytecode which the frame has. Optimized code leads to
  * its function, and does not move. Where versions before 11 do not tell so much, the frame's function must have the
- * frame's context.
+ * frame's context, or one around it.
  *
  * A frame of interpreted code, or of the baseline compiler's, has the key { its bytecode, V8_KEY_BYTECODE }; one
  * of optimized code { its pc, V8_KEY_PC }. Results as of hotspot_calls (agent/process/hotspot.h).

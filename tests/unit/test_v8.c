@@ -139,6 +139,9 @@ static void test_functions(void)
 	CHECK(v8_new(exports, &v) == 0, "new");
 	(void)look(v, 0x1234, STACK + 8 * 20, 3);
 	CHECK(!knows(method.pc, V8_KEY_PC), "another context");
+	set(method.context, 16 + 8 * 1, plain.context);
+	(void)look(v, 0x1234, STACK + 8 * 20, 3000000000);
+	CHECK(knows(method.pc, V8_KEY_PC), "a context of its own, within that one");
 	v8_free(v);
 	calls_free(calls);
 	calls = NULL;
