@@ -186,7 +186,7 @@ static void test_documented_queries(bool show)
 			free(result);
 		}
 	}
-	CHECK(n == 6, "all of them");
+	CHECK(n == 7, "all of them");
 	free(text);
 }
 
