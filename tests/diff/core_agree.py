@@ -91,9 +91,9 @@ def read_ours(path):
         if m and not line.startswith('\t'):
             tid = int(m.group(1))
             threads[tid], stop[tid] = [], 'root'
-        m = re.match(r'\t +([0-9a-f]+) ', line)
+        m = re.match(r'\t *([0-9a-f]+) (.*)', line)
         if m:
-            threads[tid].append(int(m.group(1), 16))
+            threads[tid].append(None if m.group(2).endswith('([v8])') else int(m.group(1), 16))
         m = re.match(r'# stop: (\S+)', line)
         if m:
             stop[tid] = m.group(1)
@@ -171,9 +171,14 @@ code = Code(pid)
 go = go_frames(pid, code)
 bad = frames = 0
 classes = collections.Counter()
+read = {way: read_ours('%s/ours.%s' % (folder, way)) for way in ('live', 'core')}
+# In a process, a frame of JavaScript stands in place of the native one whose pc the core tells.
+for tid, mine in read['live'][0].items():
+    core = read['core'][0].get(tid, [])
+    mine[:] = [pc if pc is not None else core[i] if len(core) == len(mine) else 0 for i, pc in enumerate(mine)]
 ours = {}
 for way in ('live', 'core'):
-    ours[way], stop = read_ours('%s/ours.%s' % (folder, way))
+    ours[way], stop = read[way]
     peers = {peer: read_peer('%s/%s.%s' % (folder, peer, way)) for peer in ('eu', 'gdb')}
     for peer, theirs in peers.items():
         other = peers['gdb' if peer == 'eu' else 'eu']
