@@ -63,7 +63,9 @@ windows() { sqlite3 -cmd ".timeout 10000" "$dir/o-history.db" 'SELECT count(*) F
 until [ "$(windows)" -ge 4 ] || ! kill -0 $daemon 2>/dev/null; do sleep 0.2; done
 kill $daemon $program
 wait $daemon 2>/dev/null
-"$offwind" report --comm python3 --label "pid=$program" -f folded "$dir/o-history.db" 2>>"$dir/log" >"$dir/folded"
+# In the first window the daemon meets the program, whose plan is made then.
+met=$(sqlite3 "$dir/o-history.db" 'SELECT end_ns / 1000000000.0 FROM windows ORDER BY id LIMIT 1')
+"$offwind" report --from "@$met" --comm python3 --label "pid=$program" -f folded "$dir/o-history.db" 2>>"$dir/log" >"$dir/folded"
 awk '{ n += $NF } /<module>;main;all_places/ { good += $NF } END { print n + 0, "samples in the history,", good + 0, "of them with all frames"; exit !(n >= 50 && good >= 0.95 * n) }' "$dir/folded" ||
 	fail "the daemon: $(grep -v '<module>;main;all_places' "$dir/folded" | head -5; tail -5 "$dir/log")"
 
