@@ -41,15 +41,21 @@ static int write_all(const char *path, const uint8_t *data, size_t size)
 	return fd;
 }
 
-/* FILE: map it and take a lease on it: whoever opens it has to wait. It begins with a loop. */
+/*
+ * FILE: take a lease on it, and map it: whoever opens it has to wait. It begins with a loop. There is no lease on a
+ * file that somebody has open, such as another recording that has seen the mapping.
+ */
 static void lease(char **args)
 {
 	int fd = opened(args[0], O_RDONLY);
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	void *page;
 
 	(void)signal(SIGIO, SIG_IGN);
-	if (page == MAP_FAILED || fcntl(fd, F_SETLEASE, F_WRLCK))
+	if (fcntl(fd, F_SETLEASE, F_WRLCK))
 		fail("lease");
+	page = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	if (page == MAP_FAILED)
+		fail("mmap");
 	ready();
 	run_code(page);
 }
