@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests frames of Python code: a program computes in places that it knows; at least 95 of 100 samples must have its
-# own stack, function by function and line by line. Debian's Python, and others below ~/.pyenv if there are any.
+# own stack, function by function and line by line. Debian's Python, and those of pyenv if there are any.
 set -u
 dir=$BUILD/live/cpython offwind=$PWD/$BUILD/offwind source=$PWD/tests/live/cpython
 rm -rf "$dir"; mkdir -p "$dir"
@@ -40,7 +40,7 @@ cmp -s "$dir/live" "$dir/away" || fail "another machine differs: $(diff "$dir/li
 compare "threads" 0.95 -- $debian "$source/stacks.py" 2 threads
 OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_multi,snprintf,reduced_btf \
 	compare "the programs for older kernels" 0.95 -- $debian "$source/stacks.py" 2
-for python in ~root/.pyenv/versions/3.*/bin/python3.*[0-9]; do
+for python in "${PYENV_ROOT:-$(getent passwd "$(id -u)" | cut -d: -f6)/.pyenv}"/versions/3.*/bin/python3.*[0-9]; do
 	case $python in
 	*/python3.[89] | */python3.1[0-4]) compare "${python##*/}" 0.95 -- "$python" "$source/stacks.py" 2 ;;
 	esac
