@@ -1,10 +1,11 @@
-/* agent/runtime/interpreter.c: puts raw frames into stacks, and stores their names. */
+/* agent/runtime/interpreter.c: an interpreter in a process: puts raw frames into stacks, and stores their names. */
 #include "agent/runtime/interpreter.h"
 
 #include "agent/array.h"
 #include "agent/hash.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,49 +18,61 @@ struct known {
 };
 
 struct interpreter {
-	struct interpreter_options options;
-	uint64_t start, end; /* run-time addresses of the function at options.loop */
+	const struct interpreter_kind *kind;
+	struct uw_object *object; /* a reference */
+	uint64_t bias;
+	uint64_t start, end; /* run-time addresses of the function of kind.loop */
 	struct known *known;
 	size_t n_known, room_known;
 	struct uw_hash_index by_frame;
 	struct raw_frame frames[FRAMES_MAX];
 	struct raw_reader reader;
 	struct raw_name name; /* the one that is found now */
+	max_align_t own[];
 };
 
-int interpreter_new(const struct interpreter_options *options, struct interpreter **out)
+void *interpreter_own(struct interpreter *in)
 {
-	uint64_t start, end;
-	struct interpreter *in;
+	return in->own;
+}
 
-	if (!options->loop ||
-	    uw_object_function(options->object, options->loop - options->bias, &start, &end))
+int interpreter_attach(const struct interpreter_kind *kind, const struct runtime_file *file,
+		       void **state, struct plan *plan)
+{
+	uint64_t loop = file->exports[kind->loop], start, end;
+	struct interpreter *in;
+	int err;
+
+	if (!loop || uw_object_function(file->object, loop - file->bias, &start, &end))
 		return -ENOTSUP;
-	in = malloc(sizeof(*in));
+	in = malloc(sizeof(*in) + kind->own_size);
 	if (!in)
 		return -ENOMEM;
 	memset(in, 0, offsetof(struct interpreter, frames));
-	in->options = *options;
-	in->options.object = uw_object_get(options->object);
-	in->start = start + options->bias;
-	in->end = end + options->bias;
-	*out = in;
-	return 0;
+	memset(in->own, 0, kind->own_size);
+	in->kind = kind;
+	in->object = uw_object_get(file->object);
+	in->bias = file->bias;
+	in->start = start + file->bias;
+	in->end = end + file->bias;
+	err = kind->attach(in, file, plan);
+	if (err)
+		interpreter_detach(in);
+	else
+		*state = in;
+	return err;
 }
 
-void interpreter_free(struct interpreter *in)
+void interpreter_detach(void *state)
 {
+	struct interpreter *in = state;
+
 	if (!in)
 		return;
-	uw_object_put(in->options.object);
+	uw_object_put(in->object);
 	uw_hash_fini(&in->by_frame);
 	free(in->known);
 	free(in);
-}
-
-struct raw_stack interpreter_stack(struct interpreter *in)
-{
-	return (struct raw_stack){ .frames = in->frames, .max = FRAMES_MAX };
 }
 
 /* ---- names ------------------------------------------------------------------------------------- */
@@ -97,7 +110,7 @@ static void store(struct interpreter *in, const struct raw_frame *f, uint64_t ad
 static bool find_name(struct interpreter *in, const struct raw_frame *f,
 		      struct runtime_stack *stack)
 {
-	bool failed = in->options.name(in->options.ctx, &in->reader, f, &in->name);
+	bool failed = in->kind->name(in, &in->reader, f, &in->name);
 
 	if (runtime_is_late(stack->memory) || in->reader.is_full)
 		stack->missing = "names of frames are read later";
@@ -120,33 +133,17 @@ static uint64_t address_of(struct interpreter *in, const struct raw_frame *f,
 	if (known && !f->short_lived && runtime_frames_use(stack->frames, known->address))
 		return known->address;
 	if (!find_name(in, f, stack))
-		return runtime_frames_add(stack->frames, in->options.module, &unknown);
+		return runtime_frames_add(stack->frames, in->kind->module, &unknown);
 	name = (struct runtime_name){
 		.function = in->name.function.bytes,
 		.file = in->name.file.n ? in->name.file.bytes : NULL,
 		.line = in->name.line,
 		.start_line = in->name.start_line,
 	};
-	address = runtime_frames_add(stack->frames, in->options.module, &name);
+	address = runtime_frames_add(stack->frames, in->kind->module, &name);
 	if (address && !known && !f->short_lived)
 		store(in, f, address);
 	return address;
-}
-
-const char *interpreter_missing(int err)
-{
-	switch (err) {
-	case 0:
-		return NULL;
-	case -EFAULT:
-		return "memory of frames was not captured";
-	case -ELOOP:
-		return "the frames are a cycle";
-	case -E2BIG:
-		return "there are more frames than are read";
-	default:
-		return "memory of frames is damaged";
-	}
 }
 
 /* ---- stacks ------------------------------------------------------------------------------------ */
@@ -161,19 +158,18 @@ static bool is_large(const struct interpreter *in, const struct uw_frame *frame)
 {
 	uint64_t start, end;
 
-	return frame->mapping && frame->mapping->object == in->options.object &&
-	       !uw_object_function(in->options.object, frame->lookup - in->options.bias, &start,
-				   &end) &&
-	       end - start >= in->options.callee_size;
+	return frame->mapping && frame->mapping->object == in->object &&
+	       !uw_object_function(in->object, frame->lookup - in->bias, &start, &end) &&
+	       end - start >= in->kind->callee_size;
 }
 
 /*
  * Return the number of the native frame that runs code for the frame number i, which is of the function at
- * options.loop.
+ * kind.loop.
  */
 static size_t runs_at(const struct interpreter *in, const struct runtime_stack *stack, size_t i)
 {
-	return in->options.callee_size && i && is_large(in, stack->native[i - 1]) ? i - 1 : i;
+	return in->kind->callee_size && i && is_large(in, stack->native[i - 1]) ? i - 1 : i;
 }
 
 /* Return the number of the next native frame of the loop from number i on; n_native: there is none. */
@@ -209,8 +205,9 @@ static size_t put_entered(struct interpreter *in, const struct raw_stack *raw, s
 	return next;
 }
 
-void interpreter_put(struct interpreter *in, const struct raw_stack *raw,
-		     struct runtime_stack *stack)
+/* Put the frames into a sample's stack. */
+static void put_frames(struct interpreter *in, const struct raw_stack *raw,
+		       struct runtime_stack *stack)
 {
 	size_t next = 0;
 
@@ -231,4 +228,40 @@ void interpreter_put(struct interpreter *in, const struct raw_stack *raw,
 	/* The native stack may be cut. */
 	while (next < raw->n)
 		next = put_entered(in, raw, next, stack->n_native, 0, stack);
+}
+
+/* Return why frames are missing, by what kind.stack returned. NULL: all are there. */
+static const char *missing_by(int err)
+{
+	switch (err) {
+	case 0:
+		return NULL;
+	case -EFAULT:
+		return "memory of frames was not captured";
+	case -ELOOP:
+		return "the frames are a cycle";
+	case -E2BIG:
+		return "there are more frames than are read";
+	default:
+		return "memory of frames is damaged";
+	}
+}
+
+int interpreter_first_slice(const struct runtime_stack *stack, uint64_t *out)
+{
+	const struct event_sample *sample = &stack->event->sample;
+
+	if (!sample->n_slices)
+		return -EFAULT;
+	*out = sample->slices[0].addr;
+	return 0;
+}
+
+void interpreter_decode(void *state, struct runtime_stack *stack)
+{
+	struct interpreter *in = state;
+	struct raw_stack raw = { .frames = in->frames, .max = FRAMES_MAX };
+
+	stack->missing = missing_by(in->kind->stack(in, stack, &raw));
+	put_frames(in, &raw, stack);
 }

@@ -1,5 +1,6 @@
 /*
- * agent/runtime/interpreter.h: puts raw frames into stacks, and stores their names. PHP, Ruby and Perl share it.
+ * agent/runtime/interpreter.h: an interpreter in a process, whose raw frames it puts into stacks and whose names
+ * it stores. PHP, Ruby and Perl share it.
  *
  * An interpreter runs code in a native function, its evaluation loop. Code that C code calls runs in a further
  * call of this function. So each native frame of the loop stands for the interpreted frames up to the one that
@@ -19,41 +20,49 @@
 #include "agent/runtime/raw.h"
 #include "agent/runtime/runtime.h"
 
-/* The state of an interpreter in a process. */
+/* An interpreter in a process. */
 struct interpreter;
 
-struct interpreter_options {
+/*
+ * What a runtime gives. Its own state of a process (interpreter_own) has own_size bytes, which are zero before
+ * attach.
+ */
+struct interpreter_kind {
 	const char *module; /* of its frames: "[php]" */
-	/* An address in the evaluation loop, and the file that has it. */
-	uint64_t loop;
-	struct uw_object *object; /* a reference is taken */
-	uint64_t bias;
+	size_t own_size;
+	unsigned int loop; /* which of its exports is an address in the evaluation loop */
 	/*
-	 * Not 0: the loop is the function of at least so many bytes that the one at loop calls; it is not
+	 * Not 0: the loop is the function of at least so many bytes that the exported one calls; it is not
 	 * exported itself.
 	 */
 	uint64_t callee_size;
-	/* Find a frame's name; as php_name and the others. */
-	int (*name)(void *ctx, struct raw_reader *reader, const struct raw_frame *frame,
-		    struct raw_name *out);
-	void *ctx;
+	/* Fill the own state, and make the plan. -ENOTSUP: there is no layout for this file. */
+	int (*attach)(struct interpreter *in, const struct runtime_file *file, struct plan *plan);
+	/*
+	 * Find the raw frames of a sample. Frames that were found are in raw, whatever is returned: 0; -EFAULT:
+	 * memory was not captured; -ELOOP: the frames are a cycle; -E2BIG: there are more than there is room;
+	 * -EBADMSG: a number is impossible.
+	 */
+	int (*stack)(struct interpreter *in, const struct runtime_stack *stack,
+		     struct raw_stack *raw);
+	/* Find a frame's name. -EFAULT: memory cannot be read; -EBADMSG: what is there is no function. */
+	int (*name)(struct interpreter *in, struct raw_reader *reader,
+		    const struct raw_frame *frame, struct raw_name *out);
 };
 
-/* -ENOTSUP: there is no function at loop; -ENOMEM. */
-int interpreter_new(const struct interpreter_options *options, struct interpreter **out);
-void interpreter_free(struct interpreter *interpreter); /* NULL is fine */
+/* attach of struct runtime_ops for this kind; the other two are interpreter_detach and interpreter_decode. */
+int interpreter_attach(const struct interpreter_kind *kind, const struct runtime_file *file,
+		       void **state, struct plan *plan);
+void interpreter_detach(void *state); /* NULL is fine */
+void interpreter_decode(void *state, struct runtime_stack *stack);
 
-/* Return the lent array for the raw frames of a sample; it is filled before interpreter_put. */
-struct raw_stack interpreter_stack(struct interpreter *interpreter);
+/* Return the runtime's own state. */
+void *interpreter_own(struct interpreter *in);
 
-/* Return whether a pc is in the function at options.loop. */
-bool interpreter_is_in_loop(const struct interpreter *interpreter, uint64_t pc);
+/* Return whether a pc is in the function of kind.loop. */
+bool interpreter_is_in_loop(const struct interpreter *in, uint64_t pc);
 
-/* Return why frames are missing, by what a reader of stacks returned. NULL: all are there. */
-const char *interpreter_missing(int err);
-
-/* Put the frames into a sample's stack. */
-void interpreter_put(struct interpreter *interpreter, const struct raw_stack *raw,
-		     struct runtime_stack *stack);
+/* Find the address of the first slice that the plan copied. -EFAULT: it copied none. */
+int interpreter_first_slice(const struct runtime_stack *stack, uint64_t *out);
 
 #endif

@@ -4,7 +4,6 @@
 #include "agent/runtime/interpreter.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Instead of the address of a CV, in raw_frame.code. */
@@ -360,7 +359,6 @@ enum { EXPORT_KEY, EXPORT_VERSION, EXPORT_SIZE, EXPORT_LOOP };
 
 struct state {
 	const struct perl_layout *layout;
-	struct interpreter *interpreter;
 };
 
 /* perl, perl5.36-x86_64-linux-gnu, libperl.so.5.36.0 */
@@ -381,66 +379,50 @@ static const struct perl_layout *find_layout(const struct runtime_file *file)
 	return perl_layout_of(version, (unsigned int)raw_number(size, sizeof(size)));
 }
 
-static int name_frame(void *ctx, struct raw_reader *r, const struct raw_frame *frame,
-		      struct raw_name *out)
+static int begin(struct interpreter *in, const struct runtime_file *file, struct plan *plan)
 {
-	const struct state *s = ctx;
-
-	return perl_name(r, s->layout, frame, out);
-}
-
-static void detach(void *state)
-{
-	struct state *s = state;
-
-	interpreter_free(s->interpreter);
-	free(s);
-}
-
-static int attach(const struct runtime_file *file, void **state, struct plan *plan)
-{
-	struct interpreter_options options = {
-		.module = "[perl]",
-		.loop = file->exports[EXPORT_LOOP],
-		.object = file->object,
-		.bias = file->bias,
-		.name = name_frame,
-	};
-	struct state *s;
-	int err;
+	struct state *s = interpreter_own(in);
 
 	/* Builds without threads have no key. */
 	if (!file->exports[EXPORT_KEY] || !file->exports[EXPORT_VERSION] ||
 	    !file->exports[EXPORT_SIZE])
 		return -ENOTSUP;
-	s = options.ctx = calloc(1, sizeof(*s));
-	if (!s)
-		return -ENOMEM;
 	s->layout = find_layout(file);
-	err = s->layout ? interpreter_new(&options, &s->interpreter) : -ENOTSUP;
-	if (err) {
-		detach(s);
-	} else {
-		perl_plan(s->layout, file->exports[EXPORT_KEY], file->bias, plan);
-		*state = s;
-	}
-	return err;
+	if (!s->layout)
+		return -ENOTSUP;
+	perl_plan(s->layout, file->exports[EXPORT_KEY], file->bias, plan);
+	return 0;
 }
 
 /* The first slice is a part of the interpreter (perl_plan). */
-static void decode(void *state, struct runtime_stack *stack)
+static int find_stack(struct interpreter *in, const struct runtime_stack *stack,
+		      struct raw_stack *raw)
 {
-	const struct event_sample *sample = &stack->event->sample;
-	struct state *s = state;
-	struct raw_stack raw = interpreter_stack(s->interpreter);
+	const struct state *s = interpreter_own(in);
+	uint64_t addr;
+	int err = interpreter_first_slice(stack, &addr);
 
-	if (!sample->n_slices) {
-		stack->missing = interpreter_missing(-EFAULT);
-		return;
-	}
-	stack->missing = interpreter_missing(perl_stack(
-		stack->memory, s->layout, sample->slices[0].addr - s->layout->cur_cop, &raw));
-	interpreter_put(s->interpreter, &raw, stack);
+	return err ? err : perl_stack(stack->memory, s->layout, addr - s->layout->cur_cop, raw);
+}
+
+static int find_name(struct interpreter *in, struct raw_reader *r, const struct raw_frame *frame,
+		     struct raw_name *out)
+{
+	const struct state *s = interpreter_own(in);
+
+	return perl_name(r, s->layout, frame, out);
+}
+
+static const struct interpreter_kind kind = { .module = "[perl]",
+					      .own_size = sizeof(struct state),
+					      .loop = EXPORT_LOOP,
+					      .attach = begin,
+					      .stack = find_stack,
+					      .name = find_name };
+
+static int attach(const struct runtime_file *file, void **state, struct plan *plan)
+{
+	return interpreter_attach(&kind, file, state, plan);
 }
 
 const struct runtime_ops runtime_perl = { .module = "[perl]",
@@ -450,5 +432,5 @@ const struct runtime_ops runtime_perl = { .module = "[perl]",
 						       [EXPORT_LOOP] = "Perl_runops_standard" },
 					  .is_named = is_named,
 					  .attach = attach,
-					  .detach = detach,
-					  .decode = decode };
+					  .detach = interpreter_detach,
+					  .decode = interpreter_decode };

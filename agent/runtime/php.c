@@ -247,7 +247,6 @@ enum { EXPORT_GLOBALS, EXPORT_LOOP };
 struct state {
 	const struct php_layout *layout;
 	uint64_t globals;
-	struct interpreter *interpreter;
 };
 
 /* php8.2, php-fpm8.2, php-cgi, libphp8.2.so */
@@ -295,50 +294,19 @@ static const struct php_layout *find_layout(const struct uw_object *object)
 	return layout;
 }
 
-static int name_frame(void *ctx, struct raw_reader *r, const struct raw_frame *frame,
-		      struct raw_name *out)
+static int begin(struct interpreter *in, const struct runtime_file *file, struct plan *plan)
 {
-	const struct state *s = ctx;
-
-	return php_name(r, s->layout, frame, out);
-}
-
-static void detach(void *state)
-{
-	struct state *s = state;
-
-	interpreter_free(s->interpreter);
-	free(s);
-}
-
-static int attach(const struct runtime_file *file, void **state, struct plan *plan)
-{
-	struct interpreter_options options = {
-		.module = "[php]",
-		.loop = file->exports[EXPORT_LOOP],
-		.object = file->object,
-		.bias = file->bias,
-		.name = name_frame,
-	};
-	struct state *s;
-	int err;
+	struct state *s = interpreter_own(in);
 
 	/* Builds with thread safety have no such variable. */
 	if (!file->exports[EXPORT_GLOBALS])
 		return -ENOTSUP;
-	s = options.ctx = calloc(1, sizeof(*s));
-	if (!s)
-		return -ENOMEM;
 	s->globals = file->exports[EXPORT_GLOBALS];
 	s->layout = find_layout(file->object);
-	err = s->layout ? interpreter_new(&options, &s->interpreter) : -ENOTSUP;
-	if (err) {
-		detach(s);
-	} else {
-		php_plan(s->layout, s->globals, file->bias, plan);
-		*state = s;
-	}
-	return err;
+	if (!s->layout)
+		return -ENOTSUP;
+	php_plan(s->layout, s->globals, file->bias, plan);
+	return 0;
 }
 
 /* Find the value of a register by its name. False: the machine has no such register, or it is not known. */
@@ -357,16 +325,17 @@ static bool reg_value(const struct machine *machine, const struct uw_regs *regs,
  * Let the innermost frame have the operation that runs. execute_ex has it in a register, as gcc compiles it, and
  * stores it in the frame only before something that needs it there.
  */
-static void use_registers(const struct state *s, const struct runtime_stack *stack,
+static void use_registers(struct interpreter *in, const struct runtime_stack *stack,
 			  struct raw_frame *frame)
 {
 	/* ZEND_VM_FP_GLOBAL_REG and ZEND_VM_IP_GLOBAL_REG in Zend/zend_execute.c, of each machine */
 	static const char *const names[][2] = { { "r14", "r15" }, { "x27", "x28" } };
 	const struct uw_regs *regs = &stack->event->sample.regs;
 	const struct machine *machine = machine_of(uw_space_machine(stack->space));
+	const struct state *s = interpreter_own(in);
 	uint64_t current, call, op;
 
-	if (!machine || !interpreter_is_in_loop(s->interpreter, regs->value[machine->pc]) ||
+	if (!machine || !interpreter_is_in_loop(in, regs->value[machine->pc]) ||
 	    !runtime_read_u64(stack->memory, s->globals + s->layout->current, &current))
 		return;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -375,15 +344,35 @@ static void use_registers(const struct state *s, const struct runtime_stack *sta
 			frame->at = op;
 }
 
-static void decode(void *state, struct runtime_stack *stack)
+static int find_stack(struct interpreter *in, const struct runtime_stack *stack,
+		      struct raw_stack *raw)
 {
-	struct state *s = state;
-	struct raw_stack raw = interpreter_stack(s->interpreter);
+	const struct state *s = interpreter_own(in);
+	int err = php_stack(stack->memory, s->layout, s->globals, raw);
 
-	stack->missing = interpreter_missing(php_stack(stack->memory, s->layout, s->globals, &raw));
-	if (raw.n)
-		use_registers(s, stack, &raw.frames[0]);
-	interpreter_put(s->interpreter, &raw, stack);
+	if (raw->n)
+		use_registers(in, stack, &raw->frames[0]);
+	return err;
+}
+
+static int find_name(struct interpreter *in, struct raw_reader *r, const struct raw_frame *frame,
+		     struct raw_name *out)
+{
+	const struct state *s = interpreter_own(in);
+
+	return php_name(r, s->layout, frame, out);
+}
+
+static const struct interpreter_kind kind = { .module = "[php]",
+					      .own_size = sizeof(struct state),
+					      .loop = EXPORT_LOOP,
+					      .attach = begin,
+					      .stack = find_stack,
+					      .name = find_name };
+
+static int attach(const struct runtime_file *file, void **state, struct plan *plan)
+{
+	return interpreter_attach(&kind, file, state, plan);
 }
 
 const struct runtime_ops runtime_php = {
@@ -391,6 +380,6 @@ const struct runtime_ops runtime_php = {
 	.exports = { [EXPORT_GLOBALS] = "executor_globals", [EXPORT_LOOP] = "execute_ex" },
 	.is_named = is_named,
 	.attach = attach,
-	.detach = detach,
-	.decode = decode
+	.detach = interpreter_detach,
+	.decode = interpreter_decode
 };

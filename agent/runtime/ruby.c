@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Special values (include/ruby/internal/special_consts.h): anything else is an address. */
@@ -553,7 +552,6 @@ struct state {
 	uint8_t code[128]; /* where ruby_global_symbols is sought; its address */
 	uint64_t code_at;
 	struct ruby_known known;
-	struct interpreter *interpreter;
 };
 
 /* libruby-3.1.so.3.1.2, libruby.so.3.1, ruby3.1 */
@@ -618,69 +616,53 @@ static uint64_t find_index(const struct runtime_file *file)
 	return 0;
 }
 
-static int name_frame(void *ctx, struct raw_reader *r, const struct raw_frame *frame,
-		      struct raw_name *out)
+static int begin(struct interpreter *in, const struct runtime_file *file, struct plan *plan)
 {
-	struct state *s = ctx;
+	struct state *s = interpreter_own(in);
+	uint64_t index = find_index(file);
+
+	if (!file->exports[EXPORT_VERSION] || !index)
+		return -ENOTSUP;
+	s->layout = find_layout(file);
+	if (!s->layout)
+		return -ENOTSUP;
+	read_code(s, file);
+	ruby_plan(s->layout, index, file->bias, plan);
+	return 0;
+}
+
+/* The first slice is the beginning of the thread's execution context (ruby_plan). */
+static int find_stack(struct interpreter *in, const struct runtime_stack *stack,
+		      struct raw_stack *raw)
+{
+	const struct state *s = interpreter_own(in);
+	uint64_t ec;
+	int err = interpreter_first_slice(stack, &ec);
+
+	return err ? err : ruby_stack(stack->memory, s->layout, ec, raw);
+}
+
+static int find_name(struct interpreter *in, struct raw_reader *r, const struct raw_frame *frame,
+		     struct raw_name *out)
+{
+	struct state *s = interpreter_own(in);
 
 	if (!s->known.symbols && s->code_at)
 		s->known.symbols = ruby_symbols(r, s->layout, s->code, sizeof(s->code), s->code_at);
 	return ruby_name(r, s->layout, &s->known, frame, out);
 }
 
-static void detach(void *state)
-{
-	struct state *s = state;
-
-	interpreter_free(s->interpreter);
-	free(s);
-}
+static const struct interpreter_kind kind = { .module = "[ruby]",
+					      .own_size = sizeof(struct state),
+					      .loop = EXPORT_LOOP,
+					      .callee_size = LOOP_CALLEE,
+					      .attach = begin,
+					      .stack = find_stack,
+					      .name = find_name };
 
 static int attach(const struct runtime_file *file, void **state, struct plan *plan)
 {
-	struct interpreter_options options = {
-		.module = "[ruby]",
-		.loop = file->exports[EXPORT_LOOP],
-		.object = file->object,
-		.bias = file->bias,
-		.callee_size = LOOP_CALLEE,
-		.name = name_frame,
-	};
-	uint64_t index = find_index(file);
-	struct state *s;
-	int err;
-
-	if (!file->exports[EXPORT_VERSION] || !index)
-		return -ENOTSUP;
-	s = options.ctx = calloc(1, sizeof(*s));
-	if (!s)
-		return -ENOMEM;
-	s->layout = find_layout(file);
-	read_code(s, file);
-	err = s->layout ? interpreter_new(&options, &s->interpreter) : -ENOTSUP;
-	if (err) {
-		detach(s);
-	} else {
-		ruby_plan(s->layout, index, file->bias, plan);
-		*state = s;
-	}
-	return err;
-}
-
-/* The first slice is the beginning of the thread's execution context (ruby_plan). */
-static void decode(void *state, struct runtime_stack *stack)
-{
-	const struct event_sample *sample = &stack->event->sample;
-	struct state *s = state;
-	struct raw_stack raw = interpreter_stack(s->interpreter);
-
-	if (!sample->n_slices) {
-		stack->missing = interpreter_missing(-EFAULT);
-		return;
-	}
-	stack->missing = interpreter_missing(
-		ruby_stack(stack->memory, s->layout, sample->slices[0].addr, &raw));
-	interpreter_put(s->interpreter, &raw, stack);
+	return interpreter_attach(&kind, file, state, plan);
 }
 
 const struct runtime_ops runtime_ruby = { .module = "[ruby]",
@@ -690,5 +672,5 @@ const struct runtime_ops runtime_ruby = { .module = "[ruby]",
 						       [EXPORT_EC_USER] = "rb_errinfo" },
 					  .is_named = is_named,
 					  .attach = attach,
-					  .detach = detach,
-					  .decode = decode };
+					  .detach = interpreter_detach,
+					  .decode = interpreter_decode };

@@ -38,12 +38,12 @@ static unsigned int n_named;
 static bool fails;
 
 /* The function of code 7 is "f7". */
-static int name_frame(void *ctx, struct raw_reader *r, const struct raw_frame *frame,
+static int name_frame(struct interpreter *in, struct raw_reader *r, const struct raw_frame *frame,
 		      struct raw_name *out)
 {
 	char text[32];
 
-	CHECK(ctx == &n_named && r->memory == memory, "context");
+	CHECK(interpreter_own(in) && r->memory == memory, "context");
 	n_named++;
 	raw_text_clear(&out->function);
 	raw_text_clear(&out->file);
@@ -54,20 +54,60 @@ static int name_frame(void *ctx, struct raw_reader *r, const struct raw_frame *f
 	return fails ? -EFAULT : 0;
 }
 
-static struct interpreter *make(uint64_t callee_size)
-{
-	struct interpreter_options options = {
-		.module = "[test]",
-		.loop = (uint64_t)(uintptr_t)loop + 1,
-		.object = object,
-		.bias = bias,
-		.callee_size = callee_size,
-		.name = name_frame,
-		.ctx = &n_named,
-	};
-	struct interpreter *in = NULL;
+/* The raw frames of the sample, and what reading them returns. */
+static struct raw_frame found[32];
+static size_t n_found;
+static int found_err;
 
-	CHECK(!interpreter_new(&options, &in), "new");
+static int find_stack(struct interpreter *in, const struct runtime_stack *stack,
+		      struct raw_stack *raw)
+{
+	CHECK(*(int *)interpreter_own(in) == 42 && stack->memory == memory, "state");
+	for (size_t i = 0; i < n_found; i++)
+		CHECK(raw_add(raw, &found[i]), "room");
+	return found_err;
+}
+
+static int begin(struct interpreter *in, const struct runtime_file *file, struct plan *plan)
+{
+	int *own = interpreter_own(in);
+
+	CHECK(!*own && file->object == object, "the own state is zero at first");
+	*own = 42;
+	plan->n = 1;
+	return file->exports[2] ? 0 : -ENOTSUP;
+}
+
+static const struct interpreter_kind kinds[] = {
+	{ .module = "[test]",
+	  .own_size = sizeof(int),
+	  .loop = 1,
+	  .attach = begin,
+	  .stack = find_stack,
+	  .name = name_frame },
+	{ .module = "[test]",
+	  .own_size = sizeof(int),
+	  .loop = 1,
+	  .callee_size = 4096,
+	  .attach = begin,
+	  .stack = find_stack,
+	  .name = name_frame },
+};
+
+static struct runtime_file file_with(uint64_t loop_at, uint64_t other)
+{
+	return (struct runtime_file){ .object = object,
+				      .bias = bias,
+				      .exports = { 0, loop_at, other } };
+}
+
+static void *make(const struct interpreter_kind *kind)
+{
+	struct runtime_file file = file_with((uint64_t)(uintptr_t)loop + 1, 1);
+	struct plan plan = { .n = 0 };
+	void *in = NULL;
+
+	CHECK(!interpreter_attach(kind, &file, &in, &plan) && plan.n == 1, "attach");
 	return in;
 }
 
@@ -82,11 +122,10 @@ static const char *missing;
  * large function. raw: a digit is a frame's code; "!" behind it: it has an entry; "?": it is nameless with an entry;
  * "<": it lies within the second loop. Return the merged stack: digits, and the native letters that are left.
  */
-static const char *merged(struct interpreter *in, const char *native_text, const char *raw_text)
+static const char *merged(void *in, const char *native_text, const char *raw_text)
 {
 	static char out[64];
 	struct uw_mapping mapping = { .object = object, .bias = bias };
-	struct raw_stack raw = interpreter_stack(in);
 	const struct uw_frame *frames[NATIVE_MAX];
 	struct runtime_stack stack = { .frames = names,
 				       .memory = memory,
@@ -96,6 +135,7 @@ static const char *merged(struct interpreter *in, const char *native_text, const
 	struct runtime_name name;
 	size_t n = 0, next = 0;
 
+	n_found = 0;
 	for (const char *c = native_text; *c; c++) {
 		uint64_t pc = (uint64_t)(uintptr_t)(*c == 'L' ? loop : large) + 4;
 
@@ -113,10 +153,10 @@ static const char *merged(struct interpreter *in, const char *native_text, const
 		frame.nameless = c[1] == '?';
 		frame.within = c[1] == '<' ? 1500 : 0;
 		frame.short_lived = frame.code == 9;
-		CHECK(raw_add(&raw, &frame), "room");
+		found[n_found++] = frame;
 		c += frame.entry || frame.within;
 	}
-	interpreter_put(in, &raw, &stack);
+	interpreter_decode(in, &stack);
 	missing = stack.missing;
 	for (size_t i = 0; i <= stack.n_native; i++) {
 		bool instead = false;
@@ -138,7 +178,7 @@ static const char *merged(struct interpreter *in, const char *native_text, const
 
 static void test_each_loop_stands_for_the_frames_up_to_its_entry(void)
 {
-	struct interpreter *in = make(0);
+	void *in = make(&kinds[0]);
 
 	CHECK(!strcmp(merged(in, "nLnLn", "1!23!"), "n1n23n"), "two loops");
 	CHECK(!strcmp(merged(in, "LnLn", "12!3!"), "12n3n"), "in the loop");
@@ -147,31 +187,31 @@ static void test_each_loop_stands_for_the_frames_up_to_its_entry(void)
 	CHECK(!strcmp(merged(in, "nLnLn", "1?23!"), "nLn23n"), "an entry of something nameless");
 	CHECK(!strcmp(merged(in, "nLn", "12!34!"), "n12n34"), "a native stack that is cut");
 	CHECK(!strcmp(merged(in, "nB", "1!2!"), "nB12"), "without any loop");
-	interpreter_free(in);
+	interpreter_detach(in);
 }
 
 /* The first frame has no entry of its own, but the native stack shows that its loop ends there. */
 static void test_frames_within_a_loop(void)
 {
-	struct interpreter *in = make(0);
+	void *in = make(&kinds[0]);
 
 	CHECK(!strcmp(merged(in, "LnLnL", "1<23!"), "1n23nL"), "the address is between two loops");
 	CHECK(!strcmp(merged(in, "L", "1<2!"), "12"), "there is only one loop");
-	interpreter_free(in);
+	interpreter_detach(in);
 }
 
 static void test_loop_that_another_function_calls(void)
 {
-	struct interpreter *in = make(4096);
+	void *in = make(&kinds[1]);
 
 	CHECK(!strcmp(merged(in, "nBLnBLn", "1!23!"), "n1Ln23Ln"), "the large one runs the code");
 	CHECK(!strcmp(merged(in, "nLnBL", "1!2!"), "n1n2L"), "before it is called");
-	interpreter_free(in);
+	interpreter_detach(in);
 }
 
 static void test_names_are_looked_for_once(void)
 {
-	struct interpreter *in = make(0);
+	void *in = make(&kinds[0]);
 
 	n_named = 0;
 	CHECK(!strcmp(merged(in, "L", "1121!"), "1121") && n_named == 2, "two different frames");
@@ -184,27 +224,55 @@ static void test_names_are_looked_for_once(void)
 	CHECK(!strcmp(merged(in, "L", "63!"), "uu") && missing, "[unknown]");
 	fails = false;
 	CHECK(!strcmp(merged(in, "L", "63!"), "63") && !missing, "they are found later");
-	interpreter_free(in);
+	interpreter_detach(in);
 }
 
 static void test_stack_without_room(void)
 {
-	struct interpreter *in = make(0);
+	void *in = make(&kinds[0]);
 
 	CHECK(!strcmp(merged(in, "nLn", "12345123451234512345!"), "n1234512345123451n") && missing,
 	      "the outermost are missing");
-	interpreter_free(in);
+	interpreter_detach(in);
 }
 
-static void test_file_without_the_loop(void)
+static void test_frames_that_were_found_before_damage(void)
 {
-	struct interpreter_options options = { .loop = 0, .object = object };
-	struct interpreter *in;
+	void *in = make(&kinds[0]);
 
-	CHECK(interpreter_new(&options, &in) == -ENOTSUP, "not exported");
-	options.loop = bias + 1;
-	options.bias = bias;
-	CHECK(interpreter_new(&options, &in) == -ENOTSUP, "no function is there");
+	found_err = -EFAULT;
+	CHECK(!strcmp(merged(in, "Ln", "1!"), "1n") && missing, "not captured");
+	found_err = -ELOOP;
+	CHECK(!strcmp(merged(in, "Ln", "1!"), "1n") && missing, "a cycle");
+	found_err = 0;
+	CHECK(!strcmp(merged(in, "Ln", "1!"), "1n") && !missing, "sound");
+	interpreter_detach(in);
+}
+
+static void test_plan_begins_at_the_first_slice(void)
+{
+	const struct uw_region slice = { .addr = 77 };
+	struct event event = { .type = EVENT_SAMPLE };
+	struct runtime_stack stack = { .event = &event };
+	uint64_t addr = 1;
+
+	CHECK(interpreter_first_slice(&stack, &addr) == -EFAULT && addr == 1, "none");
+	event.sample.slices = &slice;
+	event.sample.n_slices = 1;
+	CHECK(!interpreter_first_slice(&stack, &addr) && addr == 77, "the first one");
+}
+
+static void test_file_that_is_no_interpreter(void)
+{
+	struct runtime_file file = file_with(0, 1);
+	struct plan plan = { .n = 0 };
+	void *in = NULL;
+
+	CHECK(interpreter_attach(&kinds[0], &file, &in, &plan) == -ENOTSUP, "not exported");
+	file = file_with(bias + 1, 1);
+	CHECK(interpreter_attach(&kinds[0], &file, &in, &plan) == -ENOTSUP, "no function is there");
+	file = file_with((uint64_t)(uintptr_t)loop, 0);
+	CHECK(interpreter_attach(&kinds[0], &file, &in, &plan) == -ENOTSUP && !in, "no layout");
 }
 
 int main(void)
@@ -223,7 +291,9 @@ int main(void)
 	test_loop_that_another_function_calls();
 	test_names_are_looked_for_once();
 	test_stack_without_room();
-	test_file_without_the_loop();
+	test_frames_that_were_found_before_damage();
+	test_plan_begins_at_the_first_slice();
+	test_file_that_is_no_interpreter();
 	runtime_memory_free(memory);
 	runtime_frames_free(names);
 	uw_object_put(object);
