@@ -1,5 +1,5 @@
 /*
- * tests/fuzz/fuzz_fleet.c: fuzzes what a fleet's server replies (agent/fleet/question.c), and the conditions of
+ * tests/fuzz/fuzz_fleet.c: fuzzes what a fleet's server replies (agent/fleet/reading.c), and the conditions of
  * requests in SQL.
  *
  * The first line is a path and its arguments, as of a request by HTTP. Then come the replies to the queries, each with

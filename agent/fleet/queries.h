@@ -1,0 +1,41 @@
+/* agent/fleet/queries.h: the queries to the fleet's tables in ClickHouse's SQL (schema/fleet_1.sql). */
+#ifndef AGENT_FLEET_QUERIES_H
+#define AGENT_FLEET_QUERIES_H
+
+#include "agent/fleet/condition.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct query_sums { /* which samples are added up; all borrowed */
+	const struct http_request *request;
+	struct http_reply *reply;
+	struct condition_range range;
+	uint32_t type;
+	bool counted; /* what was asked for is in n, not in value */
+	bool twice;   /* rows may be there twice: they are merged before */
+	/* By the value of this label, which may be host; NULL: of none; "*": by all labels and host. */
+	const char *key;
+	bool stacks; /* by stack, too */
+	size_t n_rows;
+};
+
+/* id, type, unit, counts of each sample type. */
+void query_types(FILE *sql);
+/* How many batches the range has, their slot, first and last time, and how often one is there. -EINVAL: see condition_write. */
+int query_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range);
+/* stack, labels, value of the label, sum of n, sum of value: the rows with the most. -EINVAL: see condition_write. */
+int query_sums(FILE *sql, const struct query_sums *asked);
+/* Sum of n, sum of value of all of them. */
+int query_total(FILE *sql, const struct query_sums *asked);
+/* When a slot begins, value of the label, sum of n, sum of value. */
+int query_points(FILE *sql, const struct query_sums *asked);
+
+/* Of what ids has: stack, frames; frame, build_id, vaddr, module, functions, files, lines, version; labels, keys, vals. */
+void query_stacks(FILE *sql);
+void query_names(FILE *sql);
+void query_labels(FILE *sql);
+
+#endif
