@@ -45,13 +45,12 @@ static void otlp_close(void *opened)
 static int otlp_open(const struct target *t, void **out)
 {
 	struct otlp *o = calloc(1, sizeof(*o));
-	int err = o ? post_new(t, &o->post) : -ENOMEM;
+	int err = o ? post_open(t, t->grpc ? GRPC_PATH : HTTP_PATH, &o->post, &o->url) : -ENOMEM;
 
 	if (!err) {
 		o->target = t;
-		o->url = post_url(t->url, t->grpc ? GRPC_PATH : HTTP_PATH);
-		if (!o->url || asprintf(&o->version, "OTLP-Profiles-Development-Version: %s",
-					t->version ? t->version : DEVELOPMENT_VERSION) < 0) {
+		if (asprintf(&o->version, "OTLP-Profiles-Development-Version: %s",
+			     t->version ? t->version : DEVELOPMENT_VERSION) < 0) {
 			o->version = NULL;
 			err = -ENOMEM;
 		}

@@ -39,10 +39,8 @@ static void parca_close(void *opened)
 static int parca_open(const struct target *t, void **out)
 {
 	struct parca *p = calloc(1, sizeof(*p));
-	int err = p ? post_new(t, &p->post) : -ENOMEM;
+	int err = p ? post_open(t, PATH, &p->post, &p->url) : -ENOMEM;
 
-	if (!err && !(p->url = post_url(t->url, PATH)))
-		err = -ENOMEM;
 	if (!err && t->debuginfo)
 		err = debuginfo_new(t, p->post, &p->debuginfo);
 	if (err) {

@@ -66,6 +66,14 @@ char *post_url(const char *base, const char *path)
 	return asprintf(&url, "%.*s%s", (int)n, base, path) < 0 ? NULL : url;
 }
 
+int post_open(const struct target *target, const char *path, struct post **out, char **url)
+{
+	int err = post_new(target, out);
+
+	*url = err ? NULL : post_url(target->url, path);
+	return err ? err : *url ? 0 : -ENOMEM;
+}
+
 void post_say(struct send_report *report, const char *reason, const char *text)
 {
 	size_t n = (size_t)snprintf(report->text, sizeof(report->text), "%s", reason);

@@ -38,6 +38,11 @@ struct post_reply {
 
 /* Begin. The target is borrowed. Return 0 or a negative code after reporting it. */
 int post_new(const struct target *target, struct post **out);
+/*
+ * Begin for requests to one path: *url, which the caller frees, is the target's URL with it (post_url). Errors as
+ * post_new; *out and *url are set or NULL in each case.
+ */
+int post_open(const struct target *target, const char *path, struct post **out, char **url);
 void post_free(struct post *post); /* NULL is fine */
 
 /*

@@ -43,10 +43,8 @@ static void pyroscope_close(void *opened)
 static int pyroscope_open(const struct target *t, void **out)
 {
 	struct pyroscope *p = calloc(1, sizeof(*p));
-	int err = p ? post_new(t, &p->post) : -ENOMEM;
+	int err = p ? post_open(t, PATH, &p->post, &p->url) : -ENOMEM;
 
-	if (!err && !(p->url = post_url(t->url, PATH)))
-		err = -ENOMEM;
 	if (err) {
 		pyroscope_close(p);
 		return err;
