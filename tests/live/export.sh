@@ -51,6 +51,19 @@ warm_up() { # URL
 	control "$1" forget
 	until_or_dead $daemon reaches "$1" accepted 5
 }
+# Let the receiver have each fault of the list on standard input: it fails for this reason, and afterwards windows come again.
+faults() { # TARGET URL
+	local behave reason failed now accepted
+	while read -r behave reason; do
+		failed="offwind_export_failures_total{target=\"$1\",reason=\"$reason\"}"
+		now=$(metric "$failed") accepted=$(stat_of "$2" accepted)
+		control "$2" "behave=$behave"
+		until_or_dead $daemon grows "$failed" "$now" || fail "$1, $behave: no failure '$reason': $(tail -n 3 "$dir/log")"
+		control "$2" behave=ok
+		until_or_dead $daemon reaches "$2" accepted $((accepted + 1)) || fail "$1: nothing comes after $behave"
+	done
+	[ "$(stat_of "$2" refused)" = 0 ] || fail "$1 refused: $(cat "$dir/$1"*.log)"
+}
 common='[record]\nrotate = 1\nevent = cpu-clock\nfreq = 99\n'
 
 echo "== OTLP by HTTP"
@@ -78,15 +91,7 @@ until_or_dead $daemon grows 'offwind_export_samples_dropped_total{target="otlp",
 control "$otlp" forget
 control "$otlp" behave=ok
 before=$(metric 'offwind_samples_lost_total{reason="ring_full"}')
-while read -r behave reason; do
-	failed="offwind_export_failures_total{target=\"otlp\",reason=\"$reason\"}"
-	now=$(metric "$failed")
-	accepted=$(stat_of "$otlp" accepted)
-	control "$otlp" "behave=$behave"
-	until_or_dead $daemon grows "$failed" "$now" || fail "$behave: no failure '$reason': $(tail -n 3 "$dir/log")"
-	control "$otlp" behave=ok
-	until_or_dead $daemon reaches "$otlp" accepted $((accepted + 1)) || fail "nothing comes after $behave"
-done <<-END
+faults otlp "$otlp" <<-END
 	busy busy
 	forbidden access
 	hang timeout
@@ -97,7 +102,6 @@ done <<-END
 	away connect
 	redirect reply
 END
-[ "$(stat_of "$otlp" refused)" = 0 ] || fail "refused: $(cat "$dir/otlp.log")"
 same_as_report "$otlp" # nothing is missing, and nothing came twice
 # While a receiver hangs, what is recorded goes on.
 control "$otlp" behave=hang
@@ -130,20 +134,12 @@ receive otlp-grpc
 printf "$common[export otlp]\nurl = http://127.0.0.1:$port\nprotocol = grpc\ntimeout = 2\n" >"$dir/conf"
 begin
 warm_up "$control"
-while read -r behave reason; do
-	failed="offwind_export_failures_total{target=\"otlp\",reason=\"$reason\"}"
-	now=$(metric "$failed") accepted=$(stat_of "$control" accepted)
-	control "$control" "behave=$behave"
-	until_or_dead $daemon grows "$failed" "$now" || fail "gRPC, $behave: no failure '$reason': $(tail -n 3 "$dir/log")"
-	control "$control" behave=ok
-	until_or_dead $daemon reaches "$control" accepted $((accepted + 1)) || fail "nothing comes after $behave"
-done <<-END
+faults otlp "$control" <<-END
 	busy busy
 	forbidden access
 	hang timeout
 	page reply
 END
-[ "$(stat_of "$control" refused)" = 0 ] || fail "refused: $(cat "$dir/otlp-grpc.log")"
 same_as_report "$control"
 control "$control" stats | grep -q '"otlp-profiles-development-version":"1"' || fail "no version: $(control "$control" stats)"
 control "$control" behave=never
@@ -159,19 +155,11 @@ receive pyroscope
 printf "$common[export pyroscope]\nurl = http://127.0.0.1:$port\ntimeout = 2\n" >"$dir/conf"
 begin
 warm_up "$control"
-while read -r behave reason; do
-	failed="offwind_export_failures_total{target=\"pyroscope\",reason=\"$reason\"}"
-	now=$(metric "$failed") accepted=$(stat_of "$control" accepted)
-	control "$control" "behave=$behave"
-	until_or_dead $daemon grows "$failed" "$now" || fail "Pyroscope, $behave: no failure '$reason': $(tail -n 3 "$dir/log")"
-	control "$control" behave=ok
-	until_or_dead $daemon reaches "$control" accepted $((accepted + 1)) || fail "nothing comes after $behave"
-done <<-END
+faults pyroscope "$control" <<-END
 	busy busy
 	hang timeout
 	page reply
 END
-[ "$(stat_of "$control" refused)" = 0 ] || fail "refused: $(cat "$dir/pyroscope.log")"
 control "$control" folded=samples >"$dir/received"
 read -r _ from to <"$dir/received"
 "$offwind" query profile --url "unix:$socket" --from "${from}ns" --to "${to}ns" -o "$dir/asked.pb.gz"
@@ -195,11 +183,7 @@ chmod 711 "$dir" && chmod 755 "$dir/prog"
 printf "${common}comm = prog\n[export parca]\nurl = http://127.0.0.1:$port\ntimeout = 5\ndebuginfo = yes\n" >"$dir/conf"
 begin
 warm_up "$control"
-now=$(metric 'offwind_export_failures_total{target="parca",reason="busy"}') accepted=$(stat_of "$control" accepted)
-control "$control" behave=busy
-until_or_dead $daemon grows 'offwind_export_failures_total{target="parca",reason="busy"}' "$now" || fail "Parca, busy: $(tail -n 3 "$dir/log")"
-control "$control" behave=ok
-until_or_dead $daemon reaches "$control" accepted $((accepted + 1)) || fail "nothing comes after busy"
+faults parca "$control" <<<'busy busy'
 id=$(readelf -n "$dir/prog" | sed -n 's/.*Build ID: //p') sha=$(sha256sum "$dir/prog" | cut -d' ' -f1)
 has_file() { control "$control" stats | grep -q "\"$id\":\"$sha\""; }
 until_or_dead $daemon has_file || fail "the program is not there: $(grep parca "$dir/log") $(control "$control" stats)"
