@@ -2,6 +2,7 @@
 #ifndef AGENT_CLI_WALKING_H
 #define AGENT_CLI_WALKING_H
 
+#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/pipeline/pipeline.h"
 #include "agent/source/source.h"
@@ -59,6 +60,10 @@ struct walking {
 	  .set = option_text, WALKING_AT(type, db) },                                             \
 	{ "--no-cache", 0, NULL, "use no store of unwind tables",                                 \
 	  .set = option_true, WALKING_AT(type, no_cache) }
+/* The last rows of a command that names frames. */
+#define WALKING_LAST_ROWS(type)                                                                   \
+	WALKING_NO_DEMANGLE(type), WALKING_NO_LINES(type), LIMIT_OPTION, WALKING_STORE(type),     \
+		OPTION_QUIET, OPTION_VERBOSE, OPTION_HELP
 /* For commands that read recordings, cores and snapshots, or one process. */
 #define WALKING_INPUT(type)                                                                       \
 	{ "--symfs", 0, "DIR",                                                                    \

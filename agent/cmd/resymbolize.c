@@ -3,7 +3,6 @@
  * files have come since.
  */
 #include "agent/array.h"
-#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/cli/supervisor.h"
 #include "agent/cli/walking.h"
@@ -89,13 +88,7 @@ static const struct option_row option_rows[] = {
 	  "look for the files below DIR first (by path, name or build-id), then on\n"
 	  "this host",
 	  .set = option_text, AT(walking.pipeline.symfs) },
-	WALKING_NO_DEMANGLE(struct options),
-	WALKING_NO_LINES(struct options),
-	LIMIT_OPTION,
-	WALKING_STORE(struct options),
-	OPTION_QUIET,
-	OPTION_VERBOSE,
-	OPTION_HELP,
+	WALKING_LAST_ROWS(struct options),
 };
 
 static const struct option_table option_table = {

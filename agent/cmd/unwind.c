@@ -3,7 +3,6 @@
 
 #include "agent/cli/advice.h"
 #include "agent/cli/input.h"
-#include "agent/cli/limit.h"
 #include "agent/cli/option.h"
 #include "agent/cli/pick.h"
 #include "agent/cli/supervisor.h"
@@ -428,13 +427,7 @@ static const struct option_row option_rows[] = {
 	  "in text: print each frame's source line after it, as perf script -F\n"
 	  "+srcline does; other formats except folded always have source lines",
 	  .set = option_true, AT(lines) },
-	WALKING_NO_DEMANGLE(struct options),
-	WALKING_NO_LINES(struct options),
-	LIMIT_OPTION,
-	WALKING_STORE(struct options),
-	OPTION_QUIET,
-	OPTION_VERBOSE,
-	OPTION_HELP,
+	WALKING_LAST_ROWS(struct options),
 };
 
 static const struct option_table option_table = {
