@@ -56,7 +56,8 @@ struct calls_sample {
 	uint64_t addr;
 	const uint8_t *stack;
 	size_t size;
-	uint64_t now; /* CLOCK_MONOTONIC */
+	uint64_t now;		/* CLOCK_MONOTONIC */
+	struct uw_space *space; /* of its process; NULL: not known */
 };
 
 /* A frame that a reader has looked at. */

@@ -650,11 +650,9 @@ static struct watch *watch_of(struct generated *g, const struct event *sample)
 static bool is_news(const struct watch *w, const struct event *sample, struct uw_space *space)
 {
 	uint64_t pc = sample->sample.regs.value[UW_X86_64_RIP];
-	const struct uw_mapping *m = uw_space_find(space, pc);
-	const struct module *module = m ? m->user : NULL;
 	struct uw_dynamic_proc proc;
 
-	return module && module->kind == MODULE_JIT &&
+	return module_is_generated(uw_space_find(space, pc)) &&
 	       (!w->code || uw_dynamic_proc(w->code, pc, &proc));
 }
 
@@ -745,7 +743,7 @@ static int calls_look(struct generated *g, struct watch *w, struct memory *memor
 		      struct uw_space *space, struct event *out)
 {
 	const struct event_sample *s = &memory->sample->sample;
-	struct calls_sample sample = { .regs = &s->regs, .now = now_ns() };
+	struct calls_sample sample = { .regs = &s->regs, .now = now_ns(), .space = space };
 	uint8_t *room = NULL;
 	const void *bytes;
 	uint64_t spent;

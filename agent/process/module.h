@@ -51,4 +51,12 @@ struct module {
 	bool gone;	 /* USABLE without a file: uses what the store has for the build-id */
 };
 
+/* Return whether a mapping, or NULL, has generated code. */
+static inline bool module_is_generated(const struct uw_mapping *m)
+{
+	const struct module *module = m ? m->user : NULL;
+
+	return module && module->kind == MODULE_JIT;
+}
+
 #endif

@@ -4,6 +4,7 @@
 #include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/process/hotspot_memory.h"
+#include "agent/process/module.h"
 #include "schema/calls_blob.h"
 
 #include <errno.h>
@@ -21,10 +22,20 @@
 #define SEEN_MAX       131072u	    /* frames that are remembered */
 #define CODE_MAX       (128u << 10) /* bytes of a function's code */
 #define LOCALS_MAX     4096u	    /* of a function, in contexts */
-#define MOVED_NS \
-	UINT64_C(2000000) /* a frame that could not be read is tried again after this time */
-#define SOON_NS UINT64_C(1000000000) /* what is known is looked at again after this time, … */
-#define LATE_NS (60 * SOON_NS)	     /* … twice of it, and so on up to this one */
+#define PIECE_MAX      1024	    /* bytes of code that are searched at a time; a power of 2 */
+
+/*
+ * A frame that could not be read is tried again after MOVED_NS, twice of it, and so on up to FAILED_NS, while its
+ * words are the same: what fails each time is no frame. If its function has moved, the next sample has other words.
+ * A frame that is known is looked at again after SOON_NS, twice of it, and so on up to LATE_NS; but after CHANGED_NS
+ * if it has another function: its code or bytecode may be where another one's was.
+ */
+#define FAILED	   1024 /* a power of 2 */
+#define MOVED_NS   UINT64_C(2000000)
+#define FAILED_NS  UINT64_C(100000000)
+#define CHANGED_NS UINT64_C(50000000)
+#define SOON_NS	   UINT64_C(1000000000)
+#define LATE_NS	   (60 * SOON_NS)
 
 const char *const v8_exports[V8_VALUES] = {
 	[V8_TAGGED_SIZE] = "v8dbg_TaggedSize",
@@ -82,6 +93,12 @@ struct script {
 	uint32_t length;       /* characters of its source: another one is another script */
 };
 
+/* What is no frame, or could not be read. */
+struct failed {
+	uint64_t words; /* hash of what tells it */
+	uint64_t again_ns, pause_ns;
+};
+
 struct v8 {
 	uint64_t exports[V8_VALUES];
 	int32_t value[V8_VALUES];
@@ -96,6 +113,7 @@ struct v8 {
 	char *texts;
 	size_t n_texts, room_texts;
 	struct calls_seen seen;
+	struct failed failed[FAILED];
 	struct calls_writer writer;
 	struct hotspot_memory memory;
 };
@@ -476,11 +494,16 @@ struct frame {
  */
 static bool shared_of_code(struct v8 *v, uint64_t pc, uint64_t *shared)
 {
-	uint64_t at = pc & ~UINT64_C(7), word, code, data;
+	uint64_t at = pc & ~UINT64_C(7), begin = at + 8, word, code, data;
+	uint8_t piece[PIECE_MAX];
 
 	for (size_t i = 0; i < CODE_MAX / 8 && at > CODE_MAX; i++, at -= 8) {
-		if (!hotspot_get_number(&v->memory, at, 8, &word))
-			return false;
+		if (at < begin) {
+			begin = at & ~(uint64_t)(PIECE_MAX - 1);
+			if (!hotspot_get(&v->memory, begin, piece, at + 8 - begin))
+				return false;
+		}
+		word = hotspot_number(piece + (at - begin), 8);
 		if (!is_object(word) || (v->stream_map && word != v->stream_map) ||
 		    type_of(v, at + 1) != v->value[V8_TYPE_STREAM])
 			continue;
@@ -597,6 +620,14 @@ static uint64_t word_at(const struct calls_sample *s, uint64_t addr)
 	return at < s->size && s->size - at >= 8 ? hotspot_number(s->stack + at, 8) : 0;
 }
 
+/* Return the pause after another one: the least one after none, twice of it, at most the other. */
+static uint64_t longer(uint64_t pause_ns, uint64_t least, uint64_t most)
+{
+	if (!pause_ns)
+		return least;
+	return pause_ns > most / 2 ? most : 2 * pause_ns;
+}
+
 /* Look at what may be a frame: fp is where its rbp points, pc where it runs. */
 static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64_t pc, int *err)
 {
@@ -606,8 +637,9 @@ static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64
 			   .feedback =
 				   word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_BYTECODE] - 8),
 			   .pc = pc };
-	uint64_t key[2] = { f.bytecode, V8_KEY_BYTECODE };
+	uint64_t key[2] = { f.bytecode, V8_KEY_BYTECODE }, words, again_ns;
 	struct calls_seen_frame *seen;
+	struct failed *failed;
 	bool bytecode;
 
 	if (!is_object(f.context) || !is_object(f.function))
@@ -618,23 +650,32 @@ static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64
 
 		seen = calls_seen_find(&v->seen, by_pc);
 	}
-	if (seen && s->now < seen->again_ns)
+	words = hash_u64(hash_u64(hash_u64(0, f.function), f.bytecode), pc);
+	failed = &v->failed[words & (FAILED - 1)];
+	again_ns = seen ? seen->again_ns : 0;
+	if (seen && seen->serial != (uint32_t)f.function)
+		again_ns += CHANGED_NS - seen->pause_ns;
+	if (s->now < again_ns || (failed->words == words && s->now < failed->again_ns))
 		return;
 	bytecode = is_object(f.bytecode) && type_of(v, f.bytecode) == v->value[V8_TYPE_BYTECODE];
 	if (!bytecode) {
 		key[0] = pc;
 		key[1] = V8_KEY_PC;
 	}
-	seen = calls_seen_of(&v->seen, key);
-	if (!seen)
-		return;
-	if (write_frame(v, &f, bytecode, err)) {
-		seen->pause_ns = seen->pause_ns ? 2 * seen->pause_ns : SOON_NS;
-		if (seen->pause_ns > LATE_NS)
-			seen->pause_ns = LATE_NS;
+	/* Without bytecode, only code that V8 compiled leads to a function: no builtin, and no C++. */
+	if ((bytecode || !s->space || module_is_generated(uw_space_find(s->space, pc))) &&
+	    write_frame(v, &f, bytecode, err)) {
+		seen = calls_seen_of(&v->seen, key);
+		if (!seen)
+			return;
+		seen->pause_ns = longer(seen->pause_ns, SOON_NS, LATE_NS);
 		seen->again_ns = s->now + seen->pause_ns;
+		seen->serial = (uint32_t)f.function;
 	} else if (!v->memory.over) {
-		seen->again_ns = s->now + MOVED_NS;
+		failed->pause_ns =
+			longer(failed->words == words ? failed->pause_ns : 0, MOVED_NS, FAILED_NS);
+		failed->words = words;
+		failed->again_ns = s->now + failed->pause_ns;
 	}
 }
 
