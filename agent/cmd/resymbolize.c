@@ -8,19 +8,17 @@
 #include "agent/cli/walking.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
+#include "agent/cmd/lookup.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
 #include "agent/history/history.h"
 #include "agent/history/request.h"
 #include "agent/io.h"
 #include "agent/log.h"
-#include "agent/pipeline/names.h"
-#include "agent/process/modules.h"
 #include "agent/sanitize.h"
 #include "agent/store/store.h"
 #include "agent/textbuf.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -55,11 +53,7 @@ struct files {
 struct job {
 	const char *path; /* of the history */
 	struct files files;
-	struct walking *walking;
-	struct source_info info;
-	struct opener *opener;
-	struct modules *modules;
-	struct names *names;
+	struct lookup *lookup;
 	struct history_renamed renamed;
 	uint64_t n_addresses, n_unnamed, n_missing, n_missing_files;
 };
@@ -139,68 +133,6 @@ static int take_address(void *ctx, const struct history_address *a)
 
 /* ---- one file ---------------------------------------------------------------------------- */
 
-static int digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Read a build-id in hexadecimal. Size 0: it is none. */
-static struct uw_build_id build_id_of(const char *text)
-{
-	struct uw_build_id id = { .size = 0 };
-	size_t n = strlen(text);
-
-	if (n % 2 || n / 2 > sizeof(id.bytes))
-		return id;
-	for (size_t i = 0; i < n / 2; i++) {
-		int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-
-		if (high < 0 || low < 0)
-			return (struct uw_build_id){ .size = 0 };
-		id.bytes[i] = (uint8_t)(high << 4 | low);
-	}
-	id.size = (uint8_t)(n / 2);
-	return id;
-}
-
-/* Open a file, if it is there with that build-id. NULL: no memory. */
-static struct module *open_module(struct job *job, const struct file *file)
-{
-	const struct event_mapping mapping = { .start = file->start,
-					       .end = file->limit,
-					       .off = file->off,
-					       .prot = PROT_READ | PROT_EXEC,
-					       .path = file->path,
-					       .file = true,
-					       .build_id = build_id_of(file->build_id) };
-	struct module *module = modules_get(job->modules, 0, &mapping);
-	struct uw_mapping resolved = { .start = file->start,
-				       .end = file->limit,
-				       .off = file->off,
-				       .prot = PROT_READ | PROT_EXEC,
-				       .user = module };
-
-	if (module)
-		(void)modules_resolve(job->modules, &resolved);
-	return module;
-}
-
-/*
- * Return where names are looked up for an address of the history: that address, or, if no code of the file is
- * there, what lies at that offset in the file. While a file cannot be opened, its addresses are offsets.
- */
-static uint64_t lookup_of(const struct uw_object *object, uint64_t address)
-{
-	size_t n;
-	const struct uw_segment *s = uw_object_segments(object, &n);
-	uint64_t vaddr;
-
-	for (size_t i = 0; i < n; i++)
-		if (s[i].flags & PF_X && address - s[i].vaddr < s[i].mem_size)
-			return address;
-	return uw_object_vaddr(object, address, &vaddr) ? address : vaddr;
-}
-
 static uint32_t add_function(struct stacks *s, const char *name, const char *system_name,
 			     const char *file, uint32_t start_line)
 {
@@ -240,24 +172,26 @@ static uint32_t add_lines(struct stacks *s, const struct name *name, struct stac
 	return lines[0].function != UW_HASH_NONE;
 }
 
-/* Add an address to a profile with the names that are found now, if there are any. */
-static int add_address(struct job *job, struct stacks *s, uint32_t module, uint64_t address,
-		       const struct location *at)
+/* What gets names together. */
+struct some {
+	struct stacks *stacks;
+	uint32_t module;
+	const uint64_t *addresses;
+};
+
+/* Add an address to a profile with the names that were found: lookup_fn. */
+static int add_address(void *ctx, size_t i, const struct name *name)
 {
-	struct stacks_location l = { .module = module, .address = address };
+	const struct some *some = ctx;
+	struct stacks *s = some->stacks;
+	struct stacks_location l = { .module = some->module, .address = some->addresses[i] };
 	struct stacks_line one, *lines = &one;
 	const int64_t value = 1;
-	struct name name;
 	uint32_t id = UW_HASH_NONE;
 
-	names_find(job->names, at, &name);
-	if ((!name.function || !*name.function) && !name.bounded) {
-		job->n_unnamed++;
-		return 0;
-	}
-	if (name.n_places > 1)
-		lines = calloc(name.n_places, sizeof(*lines));
-	l.n_lines = lines ? add_lines(s, &name, lines) : 0;
+	if (name->n_places > 1)
+		lines = calloc(name->n_places, sizeof(*lines));
+	l.n_lines = lines ? add_lines(s, name, lines) : 0;
 	if (l.n_lines)
 		id = stacks_location(s, &l, lines);
 	if (lines != &one)
@@ -286,86 +220,58 @@ static int send(struct job *job, const struct stacks *s)
 }
 
 /* Look up some addresses of a file, and have them renamed. */
-static int rename_some(struct job *job, const struct file *file, const struct module *module,
-		       const uint64_t *addresses, size_t n)
+static int rename_some(struct job *job, const struct file *file, const uint64_t *addresses,
+		       size_t n)
 {
-	struct location *locations = calloc(n, sizeof(*locations));
-	uint32_t *ids = calloc(n, sizeof(*ids)), to = UW_HASH_NONE;
-	struct stacks *s = NULL;
-	int err = locations && ids ? stacks_new(&s) : -ENOMEM;
-	const struct profile profile = {
-		.locations = locations, .n_locations = n, .location_ids = ids, .n_location_ids = n
-	};
+	struct some some = { .addresses = addresses };
+	int err = stacks_new(&some.stacks);
 
-	for (size_t i = 0; !err && i < n; i++) {
-		locations[i] = (struct location){ .vaddr = lookup_of(module->object, addresses[i]),
-						  .module = module };
-		ids[i] = (uint32_t)i;
-	}
 	if (!err)
-		err = stacks_add_type(s, "samples", "count");
+		err = stacks_add_type(some.stacks, "samples", "count");
 	if (!err) {
-		const struct stacks_module m = { .path = stacks_text(s, file->path),
-						 .build_id = stacks_text(s, file->build_id),
+		const struct stacks_module m = { .path = stacks_text(some.stacks, file->path),
+						 .build_id =
+							 stacks_text(some.stacks, file->build_id),
 						 .start = file->start,
 						 .limit = file->limit,
 						 .off = file->off };
 
-		names_prepare(job->names, &profile);
-		to = m.path && m.build_id ? stacks_module(s, &m) : UW_HASH_NONE;
-		err = to == UW_HASH_NONE ? -ENOMEM : 0;
+		some.module = m.path && m.build_id ? stacks_module(some.stacks, &m) : UW_HASH_NONE;
+		err = some.module == UW_HASH_NONE ? -ENOMEM : 0;
 	}
-	for (size_t i = 0; !err && i < n; i++)
-		err = add_address(job, s, to, addresses[i], &locations[i]);
-	if (!err && s->n_samples)
-		err = send(job, s);
-	stacks_free(s);
-	free(locations);
-	free(ids);
+	if (!err)
+		err = lookup_names(job->lookup, addresses, n, add_address, &some, &job->n_unnamed);
+	if (!err && some.stacks->n_samples)
+		err = send(job, some.stacks);
+	stacks_free(some.stacks);
 	return err;
 }
 
 static int rename_file(struct job *job, const struct file *file)
 {
-	const struct module *module = open_module(job, file);
-	int err = module ? 0 : -ENOMEM;
+	const struct lookup_file opened = { .path = file->path,
+					    .build_id = file->build_id,
+					    .off = file->off,
+					    .start = file->start,
+					    .limit = file->limit };
+	const char *why = NULL;
+	int err = lookup_open(job->lookup, &opened, &why);
 
 	job->n_addresses += file->n;
-	if (module && module->state != MODULE_USABLE) {
+	if (!err && why) {
 		job->n_missing += file->n;
 		if (job->n_missing_files++ < MISSING_SAID)
 			log_info("%s, build-id %s, with %zu addresses: %s", file->path,
-				 file->build_id, file->n, module_state_sentence(module->state));
+				 file->build_id, file->n, why);
 		return 0;
 	}
 	for (size_t i = 0; !err && i < file->n; i += AT_ONCE)
-		err = rename_some(job, file, module, file->addresses + i,
+		err = rename_some(job, file, file->addresses + i,
 				  file->n - i < AT_ONCE ? file->n - i : AT_ONCE);
-	names_bound(&job->names);
-	return err;
+	return err ? err : lookup_bound(job->lookup);
 }
 
 /* ---- all --------------------------------------------------------------------------------- */
-
-static int set_up(struct job *job)
-{
-	const struct pipeline_options *p = &job->walking->pipeline;
-	const struct opener_options opening = { .symfs = p->symfs, .debug_dir = p->debug_dir };
-	int err = opener_new(&opening, &job->opener);
-
-	if (err)
-		return err;
-	opener_fetch(job->opener, p->store);
-	err = modules_new(job->opener, &job->info, false, &job->modules);
-	if (!err)
-		err = names_new(job->opener, &job->info, !job->walking->as_linked, &job->names);
-	if (err)
-		return err;
-	names_store(job->names, p->store);
-	if (!job->walking->no_lines)
-		names_lines(job->names, !job->walking->no_inline);
-	return 0;
-}
 
 static void say_result(const struct job *job)
 {
@@ -390,9 +296,9 @@ static void say_result(const struct job *job)
 }
 
 /* Look up all addresses that the history has, and have them renamed. */
-static int resymbolize(struct job *job)
+static int resymbolize(struct job *job, const struct walking *walking)
 {
-	int err = set_up(job);
+	int err = lookup_new(walking, &job->lookup);
 
 	for (size_t i = 0; !err && i < job->files.n; i++) {
 		log_progress("%zu of %zu files", i, job->files.n);
@@ -403,9 +309,7 @@ static int resymbolize(struct job *job)
 		log_error("%s: %s", job->path, strerror(-err));
 	if (!err)
 		say_result(job);
-	names_free(job->names);
-	modules_free(job->modules);
-	opener_free(job->opener);
+	lookup_free(job->lookup);
 	return err;
 }
 
@@ -432,14 +336,14 @@ static int read_addresses(struct job *job, const struct pick *pick)
 /* In the worker. Return the exit code. */
 static int run(struct options *o, const char *path)
 {
-	struct job job = { .path = path, .walking = &o->walking };
+	struct job job = { .path = path };
 	int err;
 
 	walking_open_store(&o->walking);
 	err = read_addresses(&job, &o->pick);
 	supervisor_confine();
 	if (!err)
-		err = resymbolize(&job);
+		err = resymbolize(&job, &o->walking);
 	free_files(&job.files);
 	store_work(o->walking.pipeline.store, STORE_NS);
 	store_close(o->walking.pipeline.store);

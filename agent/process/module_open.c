@@ -311,6 +311,40 @@ static int open_gone(struct modules *modules, struct known *k, struct uw_object 
 	return err;
 }
 
+/* Return whether fd, which becomes the module's, is the debug file with its build-id; then open the object of its code. */
+static bool is_stand_in(struct modules *modules, struct known *k, int fd, struct uw_object **out)
+{
+	k->fd = fd;
+	if (!modules_open_elf(modules, k, out)) {
+		if (uw_build_id_equal(uw_object_build_id(*out), &k->reported))
+			return true;
+		uw_object_put(*out);
+	}
+	(void)close(k->fd);
+	k->fd = -1;
+	return false;
+}
+
+/* Open the debug file of a file that is not here, for its names. */
+static int open_debug_instead(struct modules *modules, struct known *k, struct uw_object **out)
+{
+	struct opener_file file = modules_file_to_open(k);
+	unsigned int next = 0;
+	bool linked;
+	int fd;
+
+	if (!modules->for_names || k->module.kind != MODULE_FILE || !k->reported.size ||
+	    k->reported_elf_off)
+		return -ENOENT;
+	while (!opener_open_debug(modules->opener, &file, NULL, &next, &linked, &fd))
+		if (is_stand_in(modules, k, fd, out))
+			return 0;
+	if (!opener_fetched_debug(modules->opener, &k->reported, &fd) &&
+	    is_stand_in(modules, k, fd, out))
+		return 0;
+	return -ENOENT;
+}
+
 /*
  * Find out whether the debug file of a file in a container comes from the container. Only then must
  * its names be separate from those of the same file elsewhere.
@@ -361,6 +395,9 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 		err = open_own_vdso(modules, k, &object);
 	else
 		err = open_object(modules, k, &object);
+	if ((state_of(err) == MODULE_MISSING || state_of(err) == MODULE_REPLACED) &&
+	    !open_debug_instead(modules, k, &object))
+		err = 0;
 	modules->n_open += k->fd >= 0;
 	if (err && err != -ENOMEM && !k->image && !open_from_memory(modules, k, &object))
 		err = 0;

@@ -239,6 +239,11 @@ void modules_free(struct modules *modules)
 	free(modules);
 }
 
+void modules_for_names(struct modules *modules)
+{
+	modules->for_names = true;
+}
+
 void modules_hurry(struct modules *modules, bool hurry)
 {
 	modules->hurry = hurry;

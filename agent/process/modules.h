@@ -37,6 +37,11 @@ void modules_free(struct modules *modules); /* NULL is fine */
  */
 void modules_tables(struct modules *modules, struct store *store, struct keeper *keeper);
 /*
+ * From now on, files are only asked for names: a debug file stands in for a file that is not here, also one from
+ * debuginfod servers.
+ */
+void modules_for_names(struct modules *modules);
+/*
  * Hand over to the keeper the objects whose CFI was parsed so often that compiling a table is
  * cheaper.
  */

@@ -64,7 +64,7 @@ struct known { /* a module as the catalogue stores it */
 struct modules {
 	struct opener *opener;
 	const struct source_info *info;
-	bool pin;
+	bool pin, for_names;
 	struct store *store;   /* borrowed, like keeper; NULL: none */
 	struct keeper *keeper; /* borrowed; NULL: objects without a stored table get none */
 	struct known **known;  /* by id; NULL: forgotten, and the id is free */

@@ -108,7 +108,7 @@ resymbolize --debug-dir "$dir/debug" --from -1h && comes "a range of time"
 begin
 kill $prog
 mv "$dir/prog" "$dir/elsewhere"
-resymbolize --no-cache --debug-dir "$dir/debug" && grep -q "$dir/prog, build-id $id, with [1-9]" "$dir/out" || fail "a program that is gone: $(cat "$dir/out")"
+resymbolize --no-cache && grep -q "$dir/prog, build-id $id, with [1-9]" "$dir/out" || fail "a program that is gone: $(cat "$dir/out")"
 mkdir "$dir/moved" && mv "$dir/elsewhere" "$dir/moved/prog"
 resymbolize --no-cache --symfs "$dir/moved" --debug-dir "$dir/debug" && comes "a program that was moved"
 
