@@ -123,14 +123,23 @@ static int take_timeout(struct target *t, const char *value)
 	return err;
 }
 
-static int take_debuginfo(struct target *t, const char *value)
+static int take_yes(bool *to, const char *value)
 {
 	if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0) {
 		log_error("'%s' is neither yes nor no", value);
 		return -EINVAL;
 	}
-	t->debuginfo = !strcmp(value, "yes");
+	*to = !strcmp(value, "yes");
 	return 0;
+}
+
+static int take_names(struct target *t, const char *value)
+{
+	bool names = true;
+	int err = take_yes(&names, value);
+
+	t->no_names = !names;
+	return err;
 }
 
 static int take_protocol(struct target *t, const char *value)
@@ -182,10 +191,12 @@ int exports_take(struct exports *e, const char *section, const char *name, const
 		return keep(&t->host, value);
 	if (t->kind->has_batches && !strcmp(name, "interval"))
 		return take_interval(t, value);
+	if (t->kind->has_batches && !strcmp(name, "names"))
+		return take_names(t, value);
 	if (t->kind->has_version && !strcmp(name, "development-version"))
 		return take_version(t, value);
 	if (t->kind->has_debuginfo && !strcmp(name, "debuginfo"))
-		return take_debuginfo(t, value);
+		return take_yes(&t->debuginfo, value);
 	if (!strcmp(name, "token-file")) {
 		x->token_line = line;
 		return keep(&x->token_file, value);
@@ -252,7 +263,7 @@ static bool is_same(const struct export *x, const struct export *y)
 		    is_same_text(a->host, b->host) && a->slot_s == b->slot_s &&
 		    is_same_text(x->token_file, y->token_file) && a->timeout_s == b->timeout_s &&
 		    a->grpc == b->grpc && a->debuginfo == b->debuginfo &&
-		    a->n_headers == b->n_headers;
+		    a->no_names == b->no_names && a->n_headers == b->n_headers;
 
 	for (size_t i = 0; same && i < a->n_headers; i++)
 		same = !strcmp(a->headers[i], b->headers[i]);

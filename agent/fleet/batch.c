@@ -150,6 +150,7 @@ struct count {
 
 struct batch {
 	uint32_t slot_s;
+	bool no_names;
 	struct block blocks[BATCH_TABLES];
 	struct known known[BATCH_TABLES];
 	struct ids sending[BATCH_TABLES]; /* of the rows in blocks */
@@ -172,15 +173,26 @@ struct batch {
 	size_t room_ids;
 };
 
-int batch_new(uint32_t slot_s, struct batch **out)
+const char *const *batch_columns(enum batch_table table)
+{
+	return columns_of[table];
+}
+
+uint64_t batch_version(enum batch_quality quality, uint32_t time_s)
+{
+	return (uint64_t)quality << 32 | (quality ? time_s : 0);
+}
+
+int batch_new(uint32_t slot_s, bool no_names, struct batch **out)
 {
 	struct batch *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return -ENOMEM;
 	b->slot_s = slot_s;
+	b->no_names = no_names;
 	for (size_t i = 0; i < BATCH_TABLES; i++)
-		block_init(&b->blocks[i], table_names[i], columns_of[i]);
+		block_init(&b->blocks[i], table_names[i], batch_columns((enum batch_table)i));
 	*out = b;
 	return 0;
 }
@@ -324,18 +336,14 @@ static uint64_t frame_id(const struct stacks *s, const struct stacks_location *l
 	return hash_end(&h);
 }
 
-/*
- * Return how good the names of a location are, in the upper half, and when they were found: better names, and
- * newer ones that are as good, replace others.
- */
-static uint64_t version_of(const struct stacks *s, const struct stacks_location *l, uint32_t time_s)
+static enum batch_quality quality_of(const struct stacks *s, const struct stacks_location *l)
 {
-	uint64_t quality = has_symbol(s, l);
+	enum batch_quality quality = has_symbol(s, l) ? BATCH_SYMBOL : BATCH_UNNAMED;
 
 	for (uint32_t i = 0; quality && i < l->n_lines; i++)
 		if (s->lines[l->first_line + i].line)
-			quality = 2;
-	return quality << 32 | (quality ? time_s : 0);
+			quality = BATCH_LINES;
+	return quality;
 }
 
 /* Add the row of a location, unless the server has these very names. */
@@ -344,7 +352,8 @@ static int add_names(struct batch *b, const struct stacks *s, const struct stack
 {
 	const struct stacks_module *m = &s->modules[l->module];
 	struct block *to = &b->blocks[BATCH_NAMES];
-	uint32_t n = function_at(s, l, 0)->placed ? 0 : l->n_lines;
+	bool left_out = b->no_names && *m->build_id && !m->kernel && m->path[0] == '/';
+	uint32_t n = left_out || function_at(s, l, 0)->placed ? 0 : l->n_lines;
 	struct sha256_ctx h;
 	int new;
 
@@ -372,7 +381,7 @@ static int add_names(struct batch *b, const struct stacks *s, const struct stack
 	}
 	for (size_t column = 4; column < 7; column++)
 		block_array(to, column, n);
-	block_u64(to, 7, version_of(s, l, b->time_s));
+	block_u64(to, 7, batch_version(left_out ? BATCH_UNNAMED : quality_of(s, l), b->time_s));
 	block_row(to);
 	return to->err;
 }

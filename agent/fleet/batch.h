@@ -39,8 +39,19 @@ struct batch_window {
 	size_t n_counters;
 };
 
-/* Make an empty batch. slot_s: how long a slot is. -ENOMEM. */
-int batch_new(uint32_t slot_s, struct batch **out);
+/* Return the names and types of a table's columns, as block_init takes them. */
+const char *const *batch_columns(enum batch_table table);
+
+/* How good names are. Better ones, and newer ones that are as good, replace others. */
+enum batch_quality { BATCH_UNNAMED, BATCH_SYMBOL, BATCH_LINES };
+/* Return the version of a row of names that were found then. */
+uint64_t batch_version(enum batch_quality quality, uint32_t time_s);
+
+/*
+ * Make an empty batch. slot_s: how long a slot is. no_names: frames whose build-id says where their names are found have
+ * none. -ENOMEM.
+ */
+int batch_new(uint32_t slot_s, bool no_names, struct batch **out);
 void batch_free(struct batch *batch); /* NULL is fine */
 
 /* Return whether a window can be added: the batch is empty, or has the same slot and is not too large. */

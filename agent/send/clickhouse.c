@@ -235,7 +235,8 @@ static int clickhouse_open(const struct target *target, void **out)
 	if (!err)
 		*c = (struct clickhouse){ .target = target, .unsure = true };
 	if (!err)
-		err = batch_new(target->slot_s ? target->slot_s : SLOT_S, &c->batch);
+		err = batch_new(target->slot_s ? target->slot_s : SLOT_S, target->no_names,
+				&c->batch);
 	if (err)
 		log_error("%s", strerror(-err));
 	if (!err)

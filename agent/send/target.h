@@ -29,6 +29,7 @@ struct target {
 	uint32_t slot_s;    /* windows of so long become one batch; 0: the kind's default */
 	bool grpc;
 	bool debuginfo; /* send files with symbols, too */
+	bool no_names;	/* send addresses without their names, if these can be found elsewhere */
 };
 
 /* A window of the history. */

@@ -80,6 +80,27 @@ static uint64_t number(struct batch *b, enum batch_table table, size_t column, s
 
 enum { WINDOW = 3, STACK, LABELS, N, VALUE }; /* columns of samples */
 
+static void test_names_are_left_out_where_they_are_found_elsewhere(void)
+{
+	struct stacks *s = begin();
+	const uint32_t at[] = { location(s, "/bin/a", "aa", 0x10, "inner"),
+				location(s, "/tmp/jit", "", 0x20, "main") };
+	struct batch *b = NULL;
+	const struct block *block = NULL;
+	struct batch_window w;
+
+	sample(s, at, 2, "prog", 4, 2);
+	w = window_of(s, 8, 0);
+	CHECK(!batch_new(300, true, &b) && !batch_add(b, &w), "a batch");
+	CHECK(n_rows(b, BATCH_NAMES) == 2 && !batch_block(b, BATCH_NAMES, &block), "two frames");
+	CHECK(block->columns[4].n_elements == 1, "only code without a build-id has its name");
+	CHECK(number(b, BATCH_NAMES, 7, 0) == 0 &&
+		      number(b, BATCH_NAMES, 7, 1) >> 32 == BATCH_LINES,
+	      "any name replaces none");
+	batch_free(b);
+	stacks_free(s);
+}
+
 static void test_windows_of_a_slot_become_one_batch(void)
 {
 	struct stacks *s = begin();
@@ -94,7 +115,7 @@ static void test_windows_of_a_slot_become_one_batch(void)
 	w[0] = window_of(s, 8, 280);
 	w[1] = window_of(s, 9, 290);
 	w[2] = window_of(s, 10, 300);
-	CHECK(!batch_new(300, &b), "a batch");
+	CHECK(!batch_new(300, false, &b), "a batch");
 	CHECK(batch_takes(b, &w[0]) && !batch_add(b, &w[0]), "the first window");
 	CHECK(batch_takes(b, &w[1]) && !batch_add(b, &w[1]), "another of this slot");
 	CHECK(!batch_takes(b, &w[2]), "the next slot's");
@@ -137,7 +158,7 @@ static void test_what_was_dropped_is_sent(void)
 	struct batch *b = NULL;
 
 	sample(s, at, 1, "prog", 4, 1);
-	CHECK(!batch_new(300, &b) && !batch_add(b, &w), "a batch");
+	CHECK(!batch_new(300, false, &b) && !batch_add(b, &w), "a batch");
 	batch_drop(b);
 	CHECK(!batch_until(b) && !batch_add(b, &w), "it is empty, and takes the window again");
 	CHECK(n_rows(b, BATCH_STACKS) == 1 && n_rows(b, BATCH_SAMPLES) == 2, "with all of it");
@@ -155,7 +176,7 @@ static void ids_of(const char *path, const char *build_id, uint64_t address, con
 	struct batch *b = NULL;
 
 	sample(s, at, 1, "prog", 4, 1);
-	CHECK(!batch_new(300, &b) && !batch_add(b, &w), "a batch");
+	CHECK(!batch_new(300, false, &b) && !batch_add(b, &w), "a batch");
 	*stack = number(b, BATCH_STACKS, 0, 0);
 	*frame = number(b, BATCH_NAMES, 0, 0);
 	batch_free(b);
@@ -206,7 +227,7 @@ static void test_better_names_are_sent_again(void)
 	sample(s, at, 1, "prog", 4, 1);
 	sample(better, better_at, 1, "prog", 4, 1);
 	w = window_of(s, 1, 0);
-	CHECK(!batch_new(300, &b) && !batch_add(b, &w), "a batch");
+	CHECK(!batch_new(300, false, &b) && !batch_add(b, &w), "a batch");
 	version = number(b, BATCH_NAMES, 7, 0);
 	batch_sent(b);
 	w = window_of(better, 2, 300);
@@ -228,7 +249,7 @@ static void test_counters_are_added_up(void)
 
 	w.counters = counters;
 	w.n_counters = 2;
-	CHECK(!batch_new(300, &b) && !batch_add(b, &w), "a batch");
+	CHECK(!batch_new(300, false, &b) && !batch_add(b, &w), "a batch");
 	w.id = 2;
 	CHECK(!batch_add(b, &w), "another window");
 	CHECK(n_rows(b, BATCH_COUNTERS) == 2, "a row for each reason");
@@ -256,7 +277,7 @@ static void test_blocks_are_the_same_each_time(void)
 		/* In another order. */
 		sample(s, at + i, 1, "prog", 4, 1);
 		sample(s, at + !i, 1, "prog", 4, 1);
-		CHECK(!batch_new(300, &b) && !batch_add(b, &w) &&
+		CHECK(!batch_new(300, false, &b) && !batch_add(b, &w) &&
 			      !batch_block(b, BATCH_SAMPLES, &block) &&
 			      !block_pack(block, &bytes[i], &sizes[i]),
 		      "a block");
@@ -301,6 +322,7 @@ static void test_arrays_are_packed_by_their_ends(void)
 
 int main(void)
 {
+	test_names_are_left_out_where_they_are_found_elsewhere();
 	test_windows_of_a_slot_become_one_batch();
 	test_what_was_dropped_is_sent();
 	test_ids_are_the_same_on_all_hosts();
