@@ -13,6 +13,11 @@ function __offwind_asks
 	test (count $words) = 2; and test $words[2] = query; and not __offwind_wants_option
 end
 
+function __offwind_makes_tables
+	set -l words (commandline -opc)
+	test (count $words) = 2; and test $words[2] = fleet; and not __offwind_wants_option
+end
+
 function __offwind_options
 	set -l words (commandline -opc)
 	offwind $words[2] --help | string match -ra -- '(?<=^| |,)--[a-z][a-z-]+' | sort -u
@@ -26,4 +31,5 @@ end
 complete -c offwind -n 'test (count (commandline -opc)) = 1' -f -a '(__offwind_commands)'
 complete -c offwind -n 'test (commandline -opc)[-1] = help' -f -a '(__offwind_commands)'
 complete -c offwind -n __offwind_asks -f -a '(__offwind_questions)'
+complete -c offwind -n __offwind_makes_tables -f -a init
 complete -c offwind -n __offwind_wants_option -f -a '(__offwind_options)'
