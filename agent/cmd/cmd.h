@@ -25,6 +25,7 @@ int cmd_top(int argc, char **argv);
 int cmd_flamegraph(int argc, char **argv);
 int cmd_query(int argc, char **argv);
 int cmd_resymbolize(int argc, char **argv);
+int cmd_symbolize(int argc, char **argv);
 int cmd_fleet(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

@@ -28,6 +28,7 @@ static const struct {
 	  "make a flame graph page of profiles or of their difference" },
 	{ "query", cmd_query, "ask a running daemon, or a fleet, what ran" },
 	{ "resymbolize", cmd_resymbolize, "look up the functions of a history again" },
+	{ "symbolize", cmd_symbolize, "give names to what a fleet's hosts sent without" },
 	{ "fleet", cmd_fleet, "make the tables of a fleet in ClickHouse" },
 	{ "cache", cmd_cache, "inspect and maintain the store of unwind tables" },
 	{ "doctor", cmd_doctor, "check what works on this machine and how to repair the rest" },

@@ -1,6 +1,7 @@
 /* agent/fleet/server.c: asks a ClickHouse server by HTTP, and makes the fleet's tables there. */
 #include "agent/fleet/server.h"
 
+#include "agent/fleet/block.h"
 #include "agent/fleet/condition.h"
 #include "agent/http/client.h"
 #include "agent/log.h"
@@ -116,6 +117,31 @@ int server_ask(void *ctx, const char *sql, const struct fleet_ids *ids, char **t
 		err = client_ask(&request, text, size);
 	free(form);
 	free(path);
+	return err;
+}
+
+int server_insert(const struct fleet_server *s, const struct block *block)
+{
+	struct client_request request = { .url = s->url->base,
+					  .asked = "clickhouse-server",
+					  .type = "application/octet-stream" };
+	char *path = NULL, *text = NULL;
+	uint8_t *bytes = NULL;
+	size_t size;
+	int err = block_pack(block, &bytes, &request.body_size);
+
+	if (!err && asprintf(&path,
+			     "/?database=%s&wait_end_of_query=1&query=INSERT%%20INTO%%20%s"
+			     "%%20FORMAT%%20Native",
+			     s->database, block->table) < 0)
+		err = -ENOMEM;
+	request.path = path;
+	request.body = (const char *)bytes;
+	if (!err)
+		err = client_ask(&request, &text, &size);
+	free(text);
+	free(path);
+	free(bytes);
 	return err;
 }
 

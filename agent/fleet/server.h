@@ -30,6 +30,9 @@ struct fleet_server {
 /* fleet_ask_fn, for a struct fleet_server. The reply is complete, or it is an error. */
 int server_ask(void *ctx, const char *sql, const struct fleet_ids *ids, char **text, size_t *size);
 
+struct block;
+/* Insert rows. Errors are reported. */
+int server_insert(const struct fleet_server *server, const struct block *block);
 /* Do a statement without a reply. */
 int server_do(const struct fleet_server *server, const char *sql);
 /* Ask for one number. -EBADMSG after reporting that the reply is none. */

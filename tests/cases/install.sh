@@ -51,6 +51,7 @@ complete() { PATH=$bin:$PATH bash "$dir/complete.sh" "$dir/root/usr/share/bash-c
 [ "$(complete offwind help fla)" = flamegraph ] || fail "help fla"
 [ "$(complete offwind daemon --check)" = --check-config ] || fail "daemon --check: $(complete offwind daemon --check)"
 [ "$(complete offwind query he)" = heatmap ] || fail "query he: $(complete offwind query he)"
+[ "$(complete offwind fleet i)" = init ] || fail "fleet i: $(complete offwind fleet i)"
 
 # zsh's own functions work only in its line editor: these replace them.
 cat >"$dir/complete.zsh" <<'SH'
@@ -67,12 +68,14 @@ complete() { PATH=$bin:$PATH zsh -f "$dir/complete.zsh" "$dir/root/usr/share/zsh
 [[ " $(complete offwind record --off) " == *" --off-cpu "* ]] || fail "zsh: record --off: $(complete offwind record --off)"
 [[ " $(complete offwind daemon --check) " == *" --check-config "* ]] || fail "zsh: daemon --check: $(complete offwind daemon --check)"
 [[ " $(complete offwind query he) " == *" heatmap "* ]] || fail "zsh: query he: $(complete offwind query he)"
+[[ " $(complete offwind fleet i) " == *" init "* ]] || fail "zsh: fleet i: $(complete offwind fleet i)"
 [ "$(complete offwind record a)" = files ] || fail "zsh: record a: $(complete offwind record a)"
 complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_completions.d/offwind.fish; complete -C '$1'" | cut -f1 | paste -sd' '; }
 [ "$(complete 'offwind rec')" = record ] || fail "fish: offwind rec: $(complete 'offwind rec')"
 [ "$(complete 'offwind record --off')" = --off-cpu ] || fail "fish: record --off: $(complete 'offwind record --off')"
 [ "$(complete 'offwind daemon --check')" = --check-config ] || fail "fish: daemon --check: $(complete 'offwind daemon --check')"
 [ "$(complete 'offwind query he')" = heatmap ] || fail "fish: query he: $(complete 'offwind query he')"
+[ "$(complete 'offwind fleet i')" = init ] || fail "fish: fleet i: $(complete 'offwind fleet i')"
 [ "$(complete 'offwind help fla')" = flamegraph ] || fail "fish: help fla: $(complete 'offwind help fla')"
 
 echo "== perf_to_profile"

@@ -47,6 +47,11 @@ seeds += [seed("/api/v1/top?from=-1h&base_from=-2h&base_to=-1h&base.host=b", *wh
           seed("/api/v1/heatmap?from=-1h&rows=7&step=60000", batches(), types, batches(), points)]
 seeds += [seed(f"/api/v1/profile?from=-1h&format={f}", types, batches(), sums("host-1", 1), stacks, names, sets) for f in ("pprof", "folded", "jsonl", "firefox")]
 seeds += [seed("/api/v1/top?from=-1h", types, batches(), b"".join(u64(s) + u64(0) + text("") + u64(1) + u64(9) for s in range(1, 51)), u64(90) + u64(900), stacks, names)]
+def asked(build_id, frame, vaddr): return text(build_id) + text("/usr/bin/prog") + u64(frame) + u64(vaddr)
+def found(row, *functions): return leb(row) + leb(len(functions)) + b"".join(text(f) + text("a.c") + u32(7) for f in functions)
+rows = asked("ab'\\", 11, 0x10) + asked("ab'\\", 12, 0x20) + asked("cd", 13, 0x10)
+seeds += [seed("names", rows, found(0, "inner", "outer") + found(2, "main")), seed("names", rows, found(1, "f") + found(1, "g")),
+          seed("names", rows, found(3, "f")), seed("names", rows, b""), seed("names", b"", found(0, "f"))]
 for i, one in enumerate(seeds):
     open(f"{sys.argv[1]}/{i}", "wb").write(one)
 PY

@@ -3,8 +3,10 @@
  * requests in SQL.
  *
  * The first line is a path and its arguments, as of a request by HTTP. Then come the replies to the queries, each with
- * its size before it (2 bytes, the lowest first).
+ * its size before it (2 bytes, the lowest first). With "names" in place of the path, the first reply has addresses
+ * without names, and the second what another process found of them (agent/fleet/addresses.c).
  */
+#include "agent/fleet/addresses.h"
 #include "agent/fleet/fleet.h"
 #include "base/bytes.h"
 
@@ -70,6 +72,31 @@ static int reply_next(void *ctx, const char *sql, const struct fleet_ids *ids, c
 	return 0;
 }
 
+/* What is found of a batch of addresses becomes rows of those addresses only. */
+static void try_names(struct uw_bytes *replies)
+{
+	const struct addresses_choice choice = { .time_s = 1700000000 };
+	struct addresses a = { .n = 0 };
+	struct block block = { .n_rows = 0 };
+	char *sql = NULL, *text = NULL, *found = NULL;
+	size_t size = 0;
+
+	if (!reply_next(replies, "SELECT 1", NULL, &text, &size) &&
+	    !addresses_take(&a, text, size) && a.there) {
+		sql = addresses_query(&a, &choice);
+		if (!sql)
+			abort();
+		check_sql(sql);
+		if (!reply_next(replies, sql, NULL, &found, &size) &&
+		    !addresses_name(&a, &choice, found, size, &block) && block.n_rows > a.n)
+			abort();
+	}
+	free(sql);
+	free(found);
+	block_fini(&block);
+	addresses_fini(&a);
+}
+
 static void take_arguments(struct http_request *r, char *text)
 {
 	char *one;
@@ -102,7 +129,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	r.path = strsep(&arguments, "?");
 	if (arguments)
 		take_arguments(&r, arguments);
-	if (!strcmp(r.path, "completeness"))
+	if (!strcmp(r.path, "names")) {
+		try_names(&replies);
+		(void)http_fail(&reply, 404, "this is no question");
+	} else if (!strcmp(r.path, "completeness"))
 		fleet_completeness(&fleet, &r, &reply);
 	else
 		api_answer(&api, &r, &reply);
