@@ -26,12 +26,8 @@ int hotspot_new(const uint64_t exports[HOTSPOT_EXPORTS], struct hotspot **out)
 {
 	struct hotspot *h = calloc(1, sizeof(*h));
 
-	if (h)
-		h->memory.pages = calloc(HOTSPOT_PAGES, sizeof(*h->memory.pages));
-	if (!h || !h->memory.pages) {
-		hotspot_free(h);
+	if (!h)
 		return -ENOMEM;
-	}
 	memcpy(h->exports, exports, sizeof(h->exports));
 	h->n_cached = 1;
 	*out = h;
@@ -44,7 +40,7 @@ void hotspot_free(struct hotspot *h)
 		return;
 	free(h->blobs);
 	uw_hash_fini(&h->by_block);
-	free(h->memory.pages);
+	hotspot_memory_fini(&h->memory);
 	free(h->cached);
 	free(h->segments);
 	hotspot_methods_fini(&h->methods);

@@ -4,6 +4,7 @@
 #include "agent/hash.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx)
@@ -11,8 +12,13 @@ void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx)
 	m->read = read;
 	m->ctx = ctx;
 	m->over = false;
+	memset(m->starts, 0, sizeof(m->starts));
+}
+
+void hotspot_memory_fini(struct hotspot_memory *m)
+{
 	for (unsigned int i = 0; i < HOTSPOT_PAGES; i++)
-		m->pages[i].start = 0;
+		free(m->pages[i]);
 }
 
 uint64_t hotspot_number(const uint8_t *p, unsigned int size)
@@ -40,15 +46,19 @@ static bool get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size)
 static const uint8_t *page_of(struct hotspot_memory *m, uint64_t addr)
 {
 	uint64_t start = addr & ~(uint64_t)(HOTSPOT_PAGE - 1);
-	struct hotspot_page *p = &m->pages[uw_hash_u64(start) % HOTSPOT_PAGES];
+	unsigned int slot = uw_hash_u64(start) % HOTSPOT_PAGES;
 
-	if (p->start != start || !start) {
-		p->start = 0;
-		if (!get(m, start, p->bytes, HOTSPOT_PAGE))
+	if (!m->pages[slot])
+		m->pages[slot] = malloc(HOTSPOT_PAGE);
+	if (!m->pages[slot])
+		return NULL;
+	if (m->starts[slot] != start || !start) {
+		m->starts[slot] = 0;
+		if (!get(m, start, m->pages[slot], HOTSPOT_PAGE))
 			return NULL;
-		p->start = start;
+		m->starts[slot] = start;
 	}
-	return p->bytes + (addr - start);
+	return m->pages[slot] + (addr - start);
 }
 
 bool hotspot_get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size)

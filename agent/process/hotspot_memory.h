@@ -13,20 +13,17 @@
 #define HOTSPOT_PAGE  8192u
 #define HOTSPOT_PAGES 128
 
-struct hotspot_page {
-	uint64_t start; /* 0: none */
-	uint8_t bytes[HOTSPOT_PAGE];
-};
-
-struct hotspot_memory {
+struct hotspot_memory { /* all zero: empty */
 	uw_read_fn read;
 	void *ctx;
-	struct hotspot_page *pages; /* HOTSPOT_PAGES slots */
-	bool over;		    /* the time for reading is over */
+	uint64_t starts[HOTSPOT_PAGES]; /* what the slot caches; 0: nothing */
+	uint8_t *pages[HOTSPOT_PAGES];	/* HOTSPOT_PAGE bytes each; NULL: not needed yet; owned */
+	bool over;			/* the time for reading is over */
 };
 
 /* Begin to read by another function: nothing is cached, and there is time again. */
 void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx);
+void hotspot_memory_fini(struct hotspot_memory *m);
 
 /*
  * Read memory; of at most a page, through the cached pages. A failure at one address does not affect

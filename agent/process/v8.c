@@ -126,12 +126,8 @@ int v8_new(const uint64_t exports[V8_VALUES], struct v8 **out)
 		if (!exports[i])
 			return -ENOTSUP;
 	v = calloc(1, sizeof(*v));
-	if (v)
-		v->memory.pages = calloc(HOTSPOT_PAGES, sizeof(*v->memory.pages));
-	if (!v || !v->memory.pages) {
-		free(v);
+	if (!v)
 		return -ENOMEM;
-	}
 	memcpy(v->exports, exports, sizeof(v->exports));
 	v->n_texts = 1;
 	*out = v;
@@ -148,7 +144,7 @@ void v8_free(struct v8 *v)
 	free(v->texts);
 	calls_seen_fini(&v->seen);
 	calls_writer_fini(&v->writer);
-	free(v->memory.pages);
+	hotspot_memory_fini(&v->memory);
 	free(v);
 }
 
