@@ -1,9 +1,10 @@
 /*
  * tests/fuzz/fuzz_capture.c: fuzzes the capture process with what a worker that was taken over
  * could do. The input is a row of steps, each of a byte and what belongs to it: a request (its length
- * in a byte, and the bytes), an event that is given to the worker, or a word that the worker writes
- * into the memory that both share. The live source is replaced by a small one. Only files that can
- * be code are given out, and nothing is written beyond the shared memory.
+ * in a byte, in units of 8 if the first byte says so, and the bytes), an event that is given to the
+ * worker, or a word that the worker writes into the memory that both share. The live source is
+ * replaced by a small one. Only files that can be code are given out, and nothing is written beyond
+ * the shared memory.
  */
 #include "agent/live/capture.c"
 
@@ -49,6 +50,15 @@ static int name_symbol(void *ctx, uint64_t addr, struct source_kernel_symbol *ou
 	return 0;
 }
 
+/* Whatever the plan is, all of it was sent. */
+static int take_plan(void *ctx, uint32_t pid, const struct plan_task *task, const struct plan *plan)
+{
+	(void)ctx;
+	if (!task || (plan && plan->n > PLAN_OPS_MAX))
+		return -EINVAL;
+	return pid % 2 ? -ENOSPC : 0;
+}
+
 static int no_event(struct source *source, struct event *event, int timeout_ms)
 {
 	(void)source;
@@ -68,6 +78,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 					  .events = kinds,
 					  .n_events = EVENTS,
 					  .file = open_mapped,
+					  .plan = take_plan,
 					  .kernel_symbol = name_symbol } };
 	*out = &live;
 	return 0;
@@ -231,7 +242,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	feed_empty(feed);
 	while (end - data >= 3) {
-		size_t n = data[1], left = (size_t)(end - data) - 2;
+		size_t n = data[1] * (data[0] & 4 ? 8u : 1u), left = (size_t)(end - data) - 2;
 		uint64_t word = 0;
 
 		n = n < left ? n : left;

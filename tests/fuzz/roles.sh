@@ -54,12 +54,14 @@ open(f"{sys.argv[1]}/supervisor/result", "wb").write(send((4, 0, "output", 0), (
 window = "windows/offwind-20260131T235959Z.pb.gz"
 open(f"{sys.argv[1]}/supervisor/keep", "wb").write(send((4, 0, window, 0), (5, 0, "", 0), (9, 0, "", 0)))
 
-# agent/live/capture_internal.h: a kind, two numbers, and of CAPTURE_FILE and CAPTURE_SYMBOLS more
+# agent/live/capture_internal.h: a kind, two numbers, and of CAPTURE_FILE, CAPTURE_SYMBOLS and CAPTURE_PLAN more
 steps = b""
-for what in [0, *range(8)]:
-    more = {6: number(7) + text("/bin/true"), 7: number(1) + number(2) + number(6)}.get(what, b"")
+for what in [0, *range(9)]:
+    more = {6: number(7) + text("/bin/true"), 7: number(1) + number(2) + number(6), 8: bytes(24)}.get(what, b"")
     body = number(what) + number(3) + number(0) + more
     steps += bytes([0, len(body)]) + body
+plan = number(8) + number(3) + number(1) + bytes(24) + number(1) + bytes(32 * 24)  # schema/plan.h
+steps += bytes([4, len(plan) // 8]) + plan
 open(f"{sys.argv[1]}/capture/requests", "wb").write(steps)
 events = b"".join(bytes([1, kind + 16 * (kind % 3), 40 * kind % 256]) for kind in range(12))
 open(f"{sys.argv[1]}/capture/events", "wb").write(events * 20)
