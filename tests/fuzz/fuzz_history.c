@@ -1,5 +1,6 @@
 /*
- * tests/fuzz/fuzz_history.c: fuzzes the history with a database that somebody else wrote, in memory.
+ * tests/fuzz/fuzz_history.c: fuzzes the history with a database that somebody else wrote, in memory. The connections to
+ * it stay open from input to input; nothing else that an input left is there for the next one.
  *
  * Byte 0 chooses what is asked for, and what is done after that: windows are added, merged, deleted,
  * stacks are deleted, and SQL is asked. Then come rows, each of a kind (one byte), a number (8 bytes),
@@ -8,9 +9,11 @@
 #include "agent/history/history.h"
 
 #include "agent/history/history_internal.h"
+#include "agent/history/history_sweep.h"
 #include "agent/history/samples.h"
 #include "agent/history/vtab.h"
 #include "base/bytes.h"
+#include "tests/fuzz/memory_database.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define NOW UINT64_C(1700000000000000000)
 
 enum { LABELS = 1, TIMES = 2, KEEPS = 4, ADDS = 8, ASKS = 64 };
-enum { ROWS_MAX = 300, STEPS_MAX = 2000 };
+enum { ROWS_MAX = 300, STEPS_MAX = 2000, SUMS = 1000 };
+
+#define DATABASE "file:/history?vfs=memdb"
 
 /* What a row's numbers, a and b, and its blob go into. Small ids are likely to fit together. */
 static const char *const inserts[] = {
@@ -49,6 +54,62 @@ static const char *const inserts[] = {
 
 #define N_INSERTS (sizeof(inserts) / sizeof(inserts[0]))
 
+/* Each row is read as far as it goes. */
+static const char *const queries[] = {
+	"SELECT *, stack(node) FROM samples",
+	"SELECT labels, type, sum(value) FROM samples WHERE time_ns > 5 GROUP BY 1, 2",
+	"SELECT count(*) FROM samples WHERE time_ns < 1699999000000000000",
+	"SELECT function(id + 1), stack(id + 256) FROM node_pages",
+	"SELECT count(*) FROM windows JOIN samples ON window = windows.id",
+};
+
+#define N_QUERIES (sizeof(queries) / sizeof(queries[0]))
+
+static struct history history;
+static sqlite3 *changes; /* rows are written through this connection, without foreign keys */
+static sqlite3_stmt *rows[N_INSERTS], *asked[N_QUERIES];
+static struct memory_database sound; /* without rows */
+
+static sqlite3 *connect_again(void)
+{
+	sqlite3 *db;
+
+	if (sqlite3_open_v2(DATABASE, &db,
+			    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI, NULL))
+		abort();
+	(void)sqlite3_extended_result_codes(db, 1);
+	return db;
+}
+
+static sqlite3_stmt *prepare(sqlite3 *db, const char *sql)
+{
+	sqlite3_stmt *stmt;
+
+	if (sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &stmt, NULL))
+		abort();
+	return stmt;
+}
+
+/* What history_open does, without a file. */
+static void open_in_memory(void)
+{
+	changes = connect_again();
+	if (db_exec(changes, "PRAGMA page_size = 512; PRAGMA auto_vacuum = INCREMENTAL"))
+		abort();
+	for (int i = 0; i < history_kind.n_steps; i++)
+		if (db_exec(changes, history_kind.steps[i]))
+			abort();
+	memory_database_take(&sound, changes);
+	history = (struct history){ .db = connect_again(), .path = strdup("memory") };
+	if (!history.path || history_register(&history) ||
+	    db_exec(history.db, "PRAGMA foreign_keys = ON"))
+		abort();
+	for (size_t i = 0; i < N_INSERTS; i++)
+		rows[i] = prepare(changes, inserts[i]);
+	for (size_t i = 0; i < N_QUERIES; i++)
+		asked[i] = prepare(history.db, queries[i]);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc;
@@ -56,44 +117,25 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	stderr = fopen("/dev/null", "we"); /* libFuzzer has its own way to standard error */
 	if (!stderr)
 		abort();
+	/* Without this, most of the time would go into the heap for what SQLite parses. */
+	(void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 300);
+	open_in_memory();
 	return 0;
 }
 
-/* What history_open does, without a file. */
-static struct history *open_in_memory(void)
-{
-	struct history *h = calloc(1, sizeof(*h));
-
-	if (!h || sqlite3_open(":memory:", &h->db) != SQLITE_OK)
-		abort();
-	h->path = strdup("memory");
-	h->sums_max = 1000;
-	(void)sqlite3_extended_result_codes(h->db, 1);
-	if (!h->path || db_exec(h->db, "PRAGMA page_size = 512; PRAGMA auto_vacuum = INCREMENTAL"))
-		abort();
-	for (int i = 0; i < history_kind.n_steps; i++)
-		if (db_exec(h->db, history_kind.steps[i]))
-			abort();
-	if (history_register(h))
-		abort();
-	return h;
-}
-
-static void insert_row(struct history *h, struct uw_bytes *b)
+static void insert_row(struct uw_bytes *b)
 {
 	size_t kind = uw_bytes_u8(b) % N_INSERTS;
 	const int64_t numbers[] = { (int64_t)uw_bytes_u64(b), (int64_t)uw_bytes_u64(b) };
 	uint64_t size = uw_bytes_u16(b);
 	struct uw_bytes blob = uw_bytes_take(b, size < uw_bytes_left(b) ? size : uw_bytes_left(b));
-	sqlite3_stmt *stmt;
+	sqlite3_stmt *stmt = rows[kind];
 
-	if (sqlite3_prepare_v2(h->db, inserts[kind], -1, &stmt, NULL) != SQLITE_OK)
-		abort();
 	db_bind_numbers(stmt, numbers, 2);
 	if (sqlite3_bind_parameter_count(stmt) == 3)
 		db_bind_bytes(stmt, 3, blob.pos, uw_bytes_left(&blob));
 	(void)sqlite3_step(stmt); /* constraints may refuse it */
-	(void)sqlite3_finalize(stmt);
+	db_release(stmt);
 }
 
 /* Everything that is read must be readable. */
@@ -116,26 +158,13 @@ static void read_all(struct history *h, uint8_t mode, struct stacks **out)
 }
 
 /* Ask SQL, as far as it goes. */
-static void ask(struct history *h)
+static void ask(void)
 {
-	static const char *const queries[] = {
-		"SELECT *, stack(node) FROM samples",
-		"SELECT labels, type, sum(value) FROM samples WHERE time_ns > 5 GROUP BY 1, 2",
-		"SELECT count(*) FROM samples WHERE time_ns < 1699999000000000000",
-		"SELECT function(id + 1), stack(id + 256) FROM node_pages",
-		"SELECT count(*) FROM windows JOIN samples ON window = windows.id",
-	};
-
-	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
-		sqlite3_stmt *stmt;
-		int rows = 0;
-
-		if (sqlite3_prepare_v2(h->db, queries[i], -1, &stmt, NULL) != SQLITE_OK)
-			abort();
-		while (rows++ < ROWS_MAX && sqlite3_step(stmt) == SQLITE_ROW)
-			for (int k = 0; k < sqlite3_column_count(stmt); k++)
-				(void)sqlite3_column_text(stmt, k);
-		(void)sqlite3_finalize(stmt);
+	for (size_t i = 0; i < N_QUERIES; i++) {
+		for (int n = 0; n < ROWS_MAX && sqlite3_step(asked[i]) == SQLITE_ROW; n++)
+			for (int k = 0; k < sqlite3_column_count(asked[i]); k++)
+				(void)sqlite3_column_text(asked[i], k);
+		db_release(asked[i]);
 	}
 }
 
@@ -171,18 +200,39 @@ static void name_again(struct history *h, const struct stacks *s)
 	(void)history_addresses(h, 1, NOW, see_address, NULL);
 }
 
+/* All but the connection and its statements is new. */
+static void begin_again(struct history *h)
+{
+	struct history new = { .db = h->db, .path = h->path, .sums_max = SUMS };
+
+	if (!sqlite3_get_autocommit(h->db))
+		abort();
+	for (sqlite3_stmt *stmt = NULL; (stmt = sqlite3_next_stmt(h->db, stmt));)
+		if (sqlite3_stmt_busy(stmt))
+			abort();
+	memcpy(new.statements, h->statements, sizeof(new.statements));
+	history_clear_nodes(h);
+	history_clear_names(h);
+	history_nodes_forget(h);
+	history_sweep_free(h->sweep);
+	history_merge_free(h->merge);
+	*h = new;
+	memory_database_restore(&sound);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct uw_bytes b = uw_bytes_of(data, size);
 	uint8_t mode = uw_bytes_u8(&b);
 	struct stacks *s = NULL;
-	struct history *h = open_in_memory();
+	struct history *h = &history;
 
-	if (db_exec(h->db, "BEGIN"))
+	begin_again(h);
+	if (db_exec(changes, "BEGIN"))
 		abort();
 	for (int i = 0; i < ROWS_MAX && !uw_bytes_done(&b); i++)
-		insert_row(h, &b);
-	if (db_exec(h->db, "COMMIT; PRAGMA foreign_keys = ON"))
+		insert_row(&b);
+	if (db_exec(changes, "COMMIT"))
 		abort();
 	read_all(h, mode, &s);
 	if (s && mode & ADDS)
@@ -192,11 +242,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		name_again(h, s);
 	stacks_free(s);
 	if (mode & ASKS)
-		ask(h);
+		ask();
 	if (mode & KEEPS)
 		keep(h);
 	read_all(h, mode ^ LABELS, &s);
 	stacks_free(s);
-	history_close(h);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include "agent/store/query/sql.h"
 #include "agent/store/session.h"
 #include "schema/lines_blob.h"
+#include "tests/fuzz/memory_database.h"
 #include "tests/fuzz/store_use.h"
 #include "tests/fuzz/stored.h"
 
@@ -116,8 +117,7 @@ static FILE *null;
 static struct store *store;
 static sqlite3 *changes, *asking;
 static sqlite3_stmt *updates[N_COLUMNS], *patches[N_BLOBS];
-static uint8_t *sound; /* the whole database */
-static sqlite3_int64 sound_size;
+static struct memory_database sound;
 
 static const struct store_file file = { .known = true,
 					.vouched = true,
@@ -334,25 +334,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	}
 	for (size_t i = 0; i < N_COLUMNS; i++)
 		updates[i] = prepare(changes, columns[i]);
-	sound = sqlite3_serialize(changes, "main", &sound_size, 0);
-	if (!sound || sql_open(path, &asking, error))
+	memory_database_take(&sound, changes);
+	if (sql_open(path, &asking, error))
 		abort();
 	return 0;
-}
-
-/* Write the sound database again. By another change counter, connections see that it changed. */
-static void restore(void)
-{
-	static uint32_t counter = 1000;
-	sqlite3_file *f;
-
-	counter += 1000;
-	for (size_t i = 0; i < 4; i++)
-		sound[24 + i] = sound[92 + i] = (uint8_t)(counter >> (24 - 8 * i));
-	if (sqlite3_file_control(changes, "main", SQLITE_FCNTL_FILE_POINTER, &f) ||
-	    f->pMethods->xWrite(f, sound, (int)sound_size, 0) ||
-	    f->pMethods->xTruncate(f, sound_size))
-		abort();
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -488,7 +473,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (!store && store_open(path, &store))
 		abort();
-	restore();
+	memory_database_restore(&sound);
 	change(data + 1, size - 1);
 	object = open_object();
 	if (data[0] & FILL)
