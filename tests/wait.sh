@@ -25,6 +25,7 @@ until_or_dead() { # PID COMMAND…
 
 # Conditions.
 in_pause() { [[ $(cut -d' ' -f1 "/proc/$1/syscall" 2>/dev/null) == 34 ]]; }     # PID: it waits in pause()
+in_futex() { [[ $(cut -d' ' -f1 "/proc/$1/syscall" 2>/dev/null) == 202 ]]; }    # PID: it waits for another thread
 has_threads() { [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -ge "$2" ]; }      # PID N: it has N threads or more
 has_name() { [ "$(cat "/proc/$1/comm" 2>/dev/null)" = "$2" ]; }                   # PID NAME: it runs the program NAME
 larger() { [ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -gt "$2" ]; }             # FILE SIZE

@@ -42,7 +42,7 @@
 #define HOTSPOT_NS     20000000u
 #define HOTSPOT_MAX_NS 500000000u
 #define HOTSPOT_SOON   10
-#define CALLS_BURST_NS UINT64_C(1000000000) /* of the time in which frames may be looked at */
+#define CALLS_BURST_NS UINT64_C(2000000000) /* of the time in which frames may be looked at */
 #define STACK_MAX      (1u << 20) /* of a stack that the recording has apart from its samples */
 #define REST	       9 /* after reading, pause for this many times the time that it took */
 /*

@@ -23,7 +23,7 @@ fail() {
 node --version
 node "$source" wait >"$dir/truth" 2>"$dir/log" &
 pid=$!
-until_or_dead $pid grep -q '^done' "$dir/truth" || fail "the program that waits"
+until_or_dead $pid grep -q '^done' "$dir/truth" && until_or_dead $pid in_futex $pid || fail "the program that waits"
 "$offwind" unwind -q --format tsv -o "$dir/pid.tsv" --pid $pid 2>"$dir/log" || fail "--pid"
 kill $pid
 grep -v -e '^done' -e $'\tnull$' "$dir/truth" >"$dir/want"
@@ -36,7 +36,7 @@ echo "$(wc -l <"$dir/got") frames of the program that waits are as it says of it
 cat >"$dir/computing.awk" <<'A'
 BEGIN {
 	FS = "\t"
-	n = split("(anonymous) descend|each größe closure|inner arrow make|get_price total namedExpression leaf", levels, " ")
+	n = split("(anonymous) descend|each größe closure|inner arrow make|get_price total|Shop namedExpression leaf", levels, " ")
 	for (i = 1; i <= n; i++) {
 		m = split(levels[i], names, "|")
 		for (k = 1; k <= m; k++) { sub(/_/, " ", names[k]); level[names[k]] = i }
