@@ -19,6 +19,10 @@ _offwind() {
 		COMPREPLY=(init)
 		return
 	fi
+	if [ "$command" = archive ] && [ "$COMP_CWORD" = 2 ] && [[ $word != -* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "put get" -- "$word")
+		return
+	fi
 	for ((i = 2; i < COMP_CWORD; i++)); do
 		[ "${COMP_WORDS[i]}" = -- ] && break
 	done

@@ -8,14 +8,9 @@ function __offwind_questions
 	offwind query --help | string replace -rf '^  ([a-z]+)[ A-Z]*  +(.*)' '$1\t$2'
 end
 
-function __offwind_asks
+function __offwind_begins
 	set -l words (commandline -opc)
-	test (count $words) = 2; and test $words[2] = query; and not __offwind_wants_option
-end
-
-function __offwind_makes_tables
-	set -l words (commandline -opc)
-	test (count $words) = 2; and test $words[2] = fleet; and not __offwind_wants_option
+	test (count $words) = 2; and test $words[2] = $argv[1]; and not __offwind_wants_option
 end
 
 function __offwind_options
@@ -30,6 +25,7 @@ end
 
 complete -c offwind -n 'test (count (commandline -opc)) = 1' -f -a '(__offwind_commands)'
 complete -c offwind -n 'test (commandline -opc)[-1] = help' -f -a '(__offwind_commands)'
-complete -c offwind -n __offwind_asks -f -a '(__offwind_questions)'
-complete -c offwind -n __offwind_makes_tables -f -a init
+complete -c offwind -n '__offwind_begins query' -f -a '(__offwind_questions)'
+complete -c offwind -n '__offwind_begins fleet' -f -a init
+complete -c offwind -n '__offwind_begins archive' -f -a 'put get'
 complete -c offwind -n __offwind_wants_option -f -a '(__offwind_options)'

@@ -27,6 +27,7 @@ int cmd_query(int argc, char **argv);
 int cmd_resymbolize(int argc, char **argv);
 int cmd_symbolize(int argc, char **argv);
 int cmd_fleet(int argc, char **argv);
+int cmd_archive(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_perf_to_profile(int argc, char **argv); /* for go tool pprof; in unwind.c */

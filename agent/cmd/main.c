@@ -30,6 +30,7 @@ static const struct {
 	{ "resymbolize", cmd_resymbolize, "look up the functions of a history again" },
 	{ "symbolize", cmd_symbolize, "give names to what a fleet's hosts sent without" },
 	{ "fleet", cmd_fleet, "make the tables of a fleet in ClickHouse" },
+	{ "archive", cmd_archive, "put capture files into S3, and get them back" },
 	{ "cache", cmd_cache, "inspect and maintain the store of unwind tables" },
 	{ "doctor", cmd_doctor, "check what works on this machine and how to repair the rest" },
 };

@@ -52,6 +52,7 @@ complete() { PATH=$bin:$PATH bash "$dir/complete.sh" "$dir/root/usr/share/bash-c
 [ "$(complete offwind daemon --check)" = --check-config ] || fail "daemon --check: $(complete offwind daemon --check)"
 [ "$(complete offwind query he)" = heatmap ] || fail "query he: $(complete offwind query he)"
 [ "$(complete offwind fleet i)" = init ] || fail "fleet i: $(complete offwind fleet i)"
+[ "$(complete offwind archive p)" = put ] || fail "archive p: $(complete offwind archive p)"
 
 # zsh's own functions work only in its line editor: these replace them.
 cat >"$dir/complete.zsh" <<'SH'
@@ -69,6 +70,7 @@ complete() { PATH=$bin:$PATH zsh -f "$dir/complete.zsh" "$dir/root/usr/share/zsh
 [[ " $(complete offwind daemon --check) " == *" --check-config "* ]] || fail "zsh: daemon --check: $(complete offwind daemon --check)"
 [[ " $(complete offwind query he) " == *" heatmap "* ]] || fail "zsh: query he: $(complete offwind query he)"
 [[ " $(complete offwind fleet i) " == *" init "* ]] || fail "zsh: fleet i: $(complete offwind fleet i)"
+[[ " $(complete offwind archive p) " == *" put "* ]] || fail "zsh: archive p: $(complete offwind archive p)"
 [ "$(complete offwind record a)" = files ] || fail "zsh: record a: $(complete offwind record a)"
 complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_completions.d/offwind.fish; complete -C '$1'" | cut -f1 | paste -sd' '; }
 [ "$(complete 'offwind rec')" = record ] || fail "fish: offwind rec: $(complete 'offwind rec')"
@@ -76,6 +78,7 @@ complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_com
 [ "$(complete 'offwind daemon --check')" = --check-config ] || fail "fish: daemon --check: $(complete 'offwind daemon --check')"
 [ "$(complete 'offwind query he')" = heatmap ] || fail "fish: query he: $(complete 'offwind query he')"
 [ "$(complete 'offwind fleet i')" = init ] || fail "fish: fleet i: $(complete 'offwind fleet i')"
+[ "$(complete 'offwind archive p')" = put ] || fail "fish: archive p: $(complete 'offwind archive p')"
 [ "$(complete 'offwind help fla')" = flamegraph ] || fail "fish: help fla: $(complete 'offwind help fla')"
 
 echo "== perf_to_profile"
