@@ -11,11 +11,11 @@
 
 enum { RULES_MAX = 256 };
 
-/* The labels that rules apply to, but for those of the programs themselves, which have dots. */
+/* The labels that rules apply to, but for those of the programs themselves. */
 static const char *const own[] = {
-	"pid",	"tid",	  "thread", "comm",	 "exe",	  "user",	  "waker",
-	"host", "cgroup", "unit",   "user_unit", "slice", "container_id", "container_runtime",
-	"pod",	"qos"
+	"pid",	"tid",	  "thread",   "comm",	   "exe",   "user",	    "waker",
+	"host", "cgroup", "unit",     "user_unit", "slice", "container_id", "container_runtime",
+	"pod",	"qos",	  "trace_id", "span_id",
 };
 
 struct rule {
@@ -150,8 +150,12 @@ const char *label_rules_name(const struct label_rules *rules, const char *key)
 
 bool label_rules_are_own(const struct label_rules *rules, const char *name)
 {
-	if (is_own(name) || !strcmp(name, "stop") || !strcmp(name, "confidence") ||
-	    !strcmp(name, "guessed"))
+	static const char *const fixed[] = { "stop", "confidence", "guessed", "end_timestamp_ns" };
+
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+		if (!strcmp(name, fixed[i]))
+			return true;
+	if (is_own(name))
 		return true;
 	for (size_t i = 0; rules && i < rules->n; i++)
 		if (rules->rules[i].kind == LABEL_RENAME && !strcmp(rules->rules[i].name, name) &&
@@ -195,11 +199,11 @@ bool labels_add(struct labels *to, const struct label_rules *rules, const char *
 	return true;
 }
 
-bool labels_have(const struct labels *labels, const char *name)
+bool labels_have(const char *text, const char *name)
 {
 	size_t n = strlen(name);
 
-	for (const char *at = labels->text; *at; at = strchr(at, AFTER_VALUE) + 1)
+	for (const char *at = text; at && *at; at = strchr(at, AFTER_VALUE) + 1)
 		if (!strncmp(at, name, n) && at[n] == AFTER_KEY)
 			return true;
 	return false;

@@ -61,8 +61,8 @@ bool labels_key_is_sound(const char *key, size_t n);
 bool labels_add(struct labels *to, const struct label_rules *rules, const char *key,
 		const char *value);
 
-/* Return whether the set has a label of this name. */
-bool labels_have(const struct labels *labels, const char *name);
+/* Return whether a text of a set has a label of this name; text NULL: there is none. */
+bool labels_have(const char *text, const char *name);
 
 struct label_item {
 	char key[LABELS_KEY_MAX + 1], value[LABELS_VALUE_MAX + 1];

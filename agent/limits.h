@@ -20,6 +20,7 @@ struct limits {
 	uint64_t symbol_bytes;
 	uint64_t cgroups, cgroup_path_bytes, context_bytes;
 	uint64_t interpreted_frames, runtime_bytes, slice_bytes;
+	uint64_t thread_labels, thread_label_bytes;
 	uint64_t name_bytes, history_bytes, profile_bytes, memory_bytes;
 };
 

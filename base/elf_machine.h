@@ -16,6 +16,15 @@ static inline bool uw_machine_is_relative(uint16_t machine, uint64_t info)
 	       (machine == EM_AARCH64 ? R_AARCH64_RELATIVE : R_X86_64_RELATIVE);
 }
 
+/*
+ * Return whether a program's thread-local storage ends where the thread pointer is: variant II of the layouts in
+ * "ELF Handling for Thread-Local Storage".
+ */
+static inline bool uw_machine_tls_is_below(uint16_t machine)
+{
+	return machine == EM_X86_64;
+}
+
 /* Return the bits of a function's symbol value that do not belong to its address (Thumb). */
 static inline uint64_t uw_machine_symbol_bits(uint16_t machine)
 {

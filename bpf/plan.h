@@ -75,6 +75,16 @@ static __always_inline __u64 plan_word(volatile struct capture_front *front, __u
 	return *(__u64 *)((__u8 *)(front + 1) + off);
 }
 
+/* An operation has failed: go on where it says. Return 1 if the plan has ended, else 0. */
+static __always_inline long plan_failed(volatile struct plan_run *run, const struct plan_op *op)
+{
+	if (!op->otherwise)
+		return 1;
+	run->next = op->otherwise;
+	run->end = PLAN_STEPS;
+	return 0;
+}
+
 /* Run one operation. Return 1 if the plan has ended, else 0. */
 static __always_inline long plan_step(__u32 *place)
 {
@@ -108,15 +118,22 @@ static __always_inline long plan_step(__u32 *place)
 		run->r[op->dst & (PLAN_REGS - 1)] = (addr - op->imm) & op->imm;
 		break;
 	case PLAN_LOAD:
-		if (bpf_probe_read_user((void *)&run->r[op->dst & (PLAN_REGS - 1)], sizeof(__u64),
+		size = op->size ? op->size : sizeof(__u64);
+		barrier_var(size);
+		if (size > sizeof(__u64)) {
+			run->end = PLAN_BAD;
+			return 1;
+		}
+		run->r[op->dst & (PLAN_REGS - 1)] = 0;
+		if (bpf_probe_read_user((void *)&run->r[op->dst & (PLAN_REGS - 1)], size,
 					(void *)addr)) {
 			run->end = PLAN_FAULT;
-			return 1;
+			return plan_failed(run, op);
 		}
 		break;
 	case PLAN_COPY:
 		if (!plan_copy(front, addr, size))
-			return 1;
+			return plan_failed(run, op);
 		run->r[op->dst & (PLAN_REGS - 1)] = plan_word(front, op->at);
 		run->r[op->dst2 & (PLAN_REGS - 1)] = plan_word(front, op->at2);
 		break;
@@ -126,7 +143,7 @@ static __always_inline long plan_step(__u32 *place)
 		if (addr < other && other - addr < size)
 			size = (other - addr) & 0xfff8;
 		if (addr < other && size && !plan_copy(front, addr, size))
-			return 1;
+			return plan_failed(run, op);
 		/* What is less than a word is left out. */
 		addr = run->r[op->src & (PLAN_REGS - 1)] + op->imm + run->size;
 		other = run->r[op->other & (PLAN_REGS - 1)];

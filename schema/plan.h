@@ -4,7 +4,8 @@
  * A plan is a list of at most PLAN_OPS_MAX operations on eight registers. It runs in a sampled thread after
  * its stack was copied, and appends pieces of memory to the record: the slices. It only reads the memory of
  * that thread's own process. At most PLAN_STEPS_MAX operations run, and at most PLAN_BYTES_MAX bytes are
- * appended; a word that cannot be read ends the plan. enum plan_end says how it ended.
+ * appended; a word that cannot be read ends the plan, unless the operation says where it goes on then. enum
+ * plan_end says how it ended.
  *
  * A slice is a head, u64, with the address in its low 56 bits and the number of 8-byte words in its high
  * eight bits, and then these words.
@@ -16,7 +17,7 @@
 
 #include <linux/types.h>
 
-#define PLAN_OPS_MAX   32u
+#define PLAN_OPS_MAX   64u
 #define PLAN_STEPS_MAX 512u
 #define PLAN_BYTES_MAX 32768u
 #define PLAN_PIECE_MAX 2040u /* bytes that one operation copies; a multiple of 8 */
@@ -41,7 +42,7 @@ enum plan_what {
 	PLAN_STOP, /* the plan is done */
 	PLAN_ADD,  /* r[dst] = addr + (r[other] << size): r[other] is not used if size is 64 */
 	PLAN_AND,  /* r[dst] = r[src] & imm */
-	PLAN_LOAD, /* r[dst] = the word at addr */
+	PLAN_LOAD, /* r[dst] = the size bytes at addr, 8 at most; size 0: 8 */
 	/*
 	 * Append size bytes (a multiple of 8) from addr on. Then r[dst] = word number at of these, and
 	 * r[dst2] = word number at2.
@@ -74,7 +75,8 @@ struct plan_op {
 	__u8 at, at2;
 	__u8 when; /* enum plan_when */
 	__u8 reg, other, jump;
-	__u32 reserved;
+	__u8 otherwise; /* the next operation if memory cannot be read or there is no room; 0: the plan ends */
+	__u8 reserved[3];
 	__s64 imm;
 };
 

@@ -23,9 +23,9 @@ static enum plan_end model_copy(struct plan_model *m, uw_read_fn read, uint64_t 
 {
 	if (m->used + size + 8 > sizeof(m->bytes))
 		return PLAN_ROOM;
-	m->used += 8;
-	if (read(NULL, addr, m->bytes + m->used, size))
+	if (read(NULL, addr, m->bytes + m->used + 8, size))
 		return PLAN_FAULT;
+	m->used += 8;
 	m->slices[m->n++] = (struct uw_region){ addr, size, m->bytes + m->used };
 	m->used += size;
 	return PLAN_DONE;
@@ -60,22 +60,39 @@ static enum plan_end model_run(struct plan_model *m, const struct plan *plan, uw
 		} else if (op->what == PLAN_AND) {
 			m->r[op->dst] = m->r[op->src] & (uint64_t)op->imm;
 		} else if (op->what == PLAN_LOAD) {
-			if (read(NULL, addr, &m->r[op->dst], 8))
-				return PLAN_FAULT;
+			uint64_t word = 0;
+
+			if (read(NULL, addr, &word, size ? size : 8))
+				end = PLAN_FAULT;
+			m->r[op->dst] = word;
 		} else if (op->what == PLAN_COPY) {
 			end = model_copy(m, read, addr, size);
-			if (end != PLAN_DONE)
-				return end;
-			m->r[op->dst] = model_word(m, op->at);
-			m->r[op->dst2] = model_word(m, op->at2);
+			if (end == PLAN_DONE) {
+				m->r[op->dst] = model_word(m, op->at);
+				m->r[op->dst2] = model_word(m, op->at2);
+			}
 		} else if (op->what == PLAN_RANGE) {
 			if (addr < other && other - addr < size)
-				size = other - addr;
-			if (addr < other)
+				size = (other - addr) / 8 * 8;
+			if (addr < other && size)
 				end = model_copy(m, read, addr, size);
-			if (end != PLAN_DONE)
+			if (end == PLAN_DONE)
+				m->r[op->dst] = addr < other && size ? addr + size : other;
+		} else if (op->what == PLAN_PUT) {
+			uint64_t word = m->r[op->src];
+
+			if (m->used + 16 > sizeof(m->bytes))
+				return PLAN_ROOM;
+			memcpy(m->bytes + m->used + 8, &word, 8);
+			m->slices[m->n++] = (struct uw_region){ (uint64_t)op->imm & 0xfff, 8,
+								m->bytes + m->used + 8 };
+			m->used += 16;
+		}
+		if (end != PLAN_DONE) {
+			if (!op->otherwise)
 				return end;
-			m->r[op->dst] = addr < other ? addr + size : other;
+			next = op->otherwise;
+			continue;
 		}
 		other = m->r[op->other];
 		jump = op->when == PLAN_ALWAYS || (op->when == PLAN_ZERO && !m->r[op->reg]) ||

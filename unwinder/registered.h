@@ -52,6 +52,29 @@ void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[
 void uw_object_exports(const struct uw_object *object, const char *const *names, size_t n,
 		       uint64_t *vaddrs);
 
+/* How the dynamic linker tells where a thread-local variable is: what it writes into a word of the object. */
+enum uw_tls_word {
+	UW_TLS_NONE,   /* no relocation of the object names the variable */
+	UW_TLS_DESC,   /* the second word of a TLS descriptor */
+	UW_TLS_MODULE, /* the module's number, of a pair of module and offset */
+	UW_TLS_STATIC, /* the distance from the thread pointer */
+};
+
+/* A thread-local variable that an object exports. */
+struct uw_tls {
+	uint64_t off;	/* in the object's block of thread-local storage */
+	uint64_t block; /* bytes of that block, rounded up to its alignment */
+	bool is_executable; /* the object is a program: its block ends where the thread pointer is (x86_64) */
+	enum uw_tls_word word;
+	uint64_t vaddr; /* of the word */
+};
+
+/*
+ * Look up a thread-local variable of a file for x86_64, likewise. -ENOENT: the object does not export it.
+ * -ENOTSUP: it is of another machine. -EBADMSG: it lies outside of its block. -ENOMEM.
+ */
+int uw_object_tls(const struct uw_object *object, const char *name, struct uw_tls *out);
+
 /*
  * Read what the lists hold now, at most DYNAMIC_LISTS_MAX bytes of it. The header's flags say what
  * was left out and why. Endless chains, wild pointers and wild counts cost no more than this limit,

@@ -299,6 +299,9 @@ static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FI
 	};
 	const struct field interpreted[] = { { "samples", reuse->n_interpreted },
 					     { "incomplete", reuse->n_incomplete } };
+	const struct field labels[] = { { "samples", reuse->n_labelled },
+					{ "changing", reuse->n_changing },
+					{ "unreadable", reuse->n_unreadable } };
 	struct live_totals totals;
 	const char *separator = "";
 	int err;
@@ -318,6 +321,8 @@ static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FI
 	fields(out, "reuse", reused, N(reused));
 	(void)fputs(",\n ", out);
 	fields(out, "interpreted", interpreted, N(interpreted));
+	(void)fputs(",\n ", out);
+	fields(out, "thread_labels", labels, N(labels));
 	write_limits(out);
 	write_events(stats, out);
 	if (stats->not_written)

@@ -257,6 +257,22 @@ static void put_interpreted(const struct teller *t, const struct name *name)
 		(void)fprintf(t->out, " %s:%" PRIu32, sanitized(t, place->file), place->line);
 }
 
+/* Write the labels that the thread has set itself, or why they are missing. */
+static void put_labels(const struct teller *t)
+{
+	const char *text = t->walked->labels;
+	struct label_item item;
+
+	for (bool first = true; labels_next(&text, &item); first = false) {
+		(void)fprintf(t->out, "%s%s=", first ? "labels: " : ", ", item.key);
+		(void)fputs(sanitized(t, item.value), t->out);
+	}
+	if (t->walked->labels)
+		(void)fputc('\n', t->out);
+	if (t->walked->unlabelled)
+		(void)fprintf(t->out, "labels are missing: %s\n", t->walked->unlabelled);
+}
+
 int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 {
 	struct teller t = {
@@ -297,6 +313,7 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 		if (w->missing)
 			(void)fprintf(out, "interpreted frames are missing: %s\n", w->missing);
 	}
+	put_labels(&t);
 	free(t.text);
 	return export_flush(out);
 }
@@ -458,6 +475,26 @@ static void json_frame(const struct teller *t, size_t i)
 	(void)fputc('}', t->out);
 }
 
+/* Write the labels that the thread has set itself, or why they are missing. */
+static void json_labels(const struct teller *t)
+{
+	const char *text = t->walked->labels;
+	struct label_item item;
+
+	for (bool first = true; labels_next(&text, &item); first = false) {
+		(void)fputs(first ? ",\"labels\":{" : ",", t->out);
+		put_string(t, item.key);
+		(void)fputc(':', t->out);
+		put_string(t, item.value);
+	}
+	if (t->walked->labels)
+		(void)fputc('}', t->out);
+	if (t->walked->unlabelled) {
+		(void)fputs(",\"labels_missing\":", t->out);
+		put_string(t, t->walked->unlabelled);
+	}
+}
+
 int export_explain_json(FILE *out, const struct walked *w, struct names *names)
 {
 	struct teller t = {
@@ -493,6 +530,7 @@ int export_explain_json(FILE *out, const struct walked *w, struct names *names)
 			put_string(&t, w->missing);
 		}
 	}
+	json_labels(&t);
 	(void)fputs("}\n", out);
 	free(t.text);
 	return export_flush(out);

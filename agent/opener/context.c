@@ -28,8 +28,7 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == 32, "as programs write it");
 
-/* Return whether a name in /proc/PID/maps is that of a context's mapping. */
-static bool is_context(const char *name)
+bool places_is_context(const char *name)
 {
 	static const char *const names[] = { "/memfd:OTEL_CTX", "[anon_shmem:OTEL_CTX]",
 					     "[anon:OTEL_CTX]" };
@@ -52,7 +51,7 @@ static int find_mapping(uint32_t pid, uint64_t *start)
 	while (maps && err && getline(&line, &room, maps) > 0) {
 		at = 0;
 		if (sscanf(line, "%" SCNx64 "-%*s %*s %*s %*s %*s %n", start, &at) == 1 && at &&
-		    is_context(line + at))
+		    places_is_context(line + at))
 			err = 0;
 	}
 	if (maps)

@@ -213,23 +213,27 @@ static bool is_interpreter(const struct event_mapping *m)
 	return false;
 }
 
-/* Return whether a process generates code or interprets it. */
-static bool makes_names(uint32_t pid)
+/*
+ * Return whether a process generates code or interprets it, or has published a context: its memory tells where
+ * threads have what they work for.
+ */
+static bool is_readable(uint32_t pid)
 {
 	struct event_mapping m;
 	char path[32], *line = NULL;
 	size_t room = 0;
-	bool makes = false;
+	bool is = false;
 	FILE *maps;
 
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/maps", pid);
 	maps = fopen(path, "re");
-	while (maps && !makes && getline(&line, &room, maps) > 0)
-		makes = !procfs_maps_line(line, &m) && (is_generated(&m) || is_interpreter(&m));
+	while (maps && !is && getline(&line, &room, maps) > 0)
+		is = !procfs_maps_line(line, &m) &&
+		     (is_generated(&m) || is_interpreter(&m) || places_is_context(m.path));
 	if (maps)
 		(void)fclose(maps);
 	free(line);
-	return makes;
+	return is;
 }
 
 int opener_memory(struct opener *opener, uint32_t pid, int *fd)
@@ -242,7 +246,7 @@ int opener_memory(struct opener *opener, uint32_t pid, int *fd)
 
 	if (opener->number)
 		return request_file(&request, NULL, fd);
-	if (!opener->live || !makes_names(pid))
+	if (!opener->live || !is_readable(pid))
 		return -EACCES;
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", pid);
 	opened = open(path, O_RDONLY | O_CLOEXEC);

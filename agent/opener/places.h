@@ -80,6 +80,9 @@ int places_open_cached(const struct opener *opener, const struct uw_build_id *id
 const struct opener_user *places_user(const struct opener *opener, const struct opener_file *file,
 				      const struct place_process *process);
 
+/* Return whether a mapping's name in /proc/PID/maps is that of a process context. */
+bool places_is_context(const char *name);
+
 /*
  * Do the same as opener_device_is_served, for the file system that an open O_PATH descriptor leads
  * to.

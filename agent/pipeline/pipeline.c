@@ -8,6 +8,7 @@
 #include "agent/limits.h"
 #include "agent/pipeline/pipeline_internal.h"
 #include "agent/process/generated.h"
+#include "agent/process/otel_context.h"
 #include "agent/role/reading.h"
 #include "agent/store/tables/keeper.h"
 #include "symbolizer/symbolizer.h"
@@ -23,6 +24,7 @@
  */
 #define LATE_NS	      UINT64_C(500000000)
 #define WAKERS_MAX    8192 /* labels of who woke threads, before those without samples go */
+#define SET_MAX	      8192 /* the same of labels that threads have set */
 #define COMM_MAX      64   /* bytes of a thread's name */
 #define COMPILE_EVERY 256  /* samples between two checks for objects that are worth a table */
 
@@ -149,6 +151,7 @@ bool pipeline_free(struct pipeline *p)
 	cgroups_fini(&p->cgroups);
 	users_fini(&p->users);
 	strings_fini(&p->wakers);
+	strings_fini(&p->set);
 	uw_steppers_free(p->steppers);
 	if (p->modules)
 		modules_want(p->modules);
@@ -205,6 +208,25 @@ static const char *waker_label(struct pipeline *p, const struct event_wait *wait
 	return strings_keep(&p->wakers, labels.text, labels.n);
 }
 
+/* Find the labels that a thread has set itself. */
+static void find_labels(struct pipeline *p, const struct thread *thread, struct walked *w)
+{
+	enum context_state state;
+	struct labels labels;
+
+	if (!w->event->sample.n_slices)
+		return;
+	labels.n = 0;
+	labels.text[0] = '\0';
+	state = runtimes_labels(p->runtimes, w->event, p->options.rules, thread->labels, &labels);
+	w->unlabelled = context_says(state);
+	p->reuse.n_labelled += state == CONTEXT_LABELS;
+	p->reuse.n_changing += state == CONTEXT_CHANGING;
+	p->reuse.n_unreadable += state == CONTEXT_MISSING;
+	if (labels.n)
+		w->labels = strings_keep(&p->set, labels.text, labels.n);
+}
+
 /* Add a walked sample to the fold. */
 static int fold_walked(struct pipeline *p, const struct walked *w, const struct thread *thread)
 {
@@ -230,7 +252,8 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 					    : NULL,
 			    [PROFILE_WAKER] = s->wait.waker && p->keeps.waker
 						      ? waker_label(p, &s->wait)
-						      : NULL },
+						      : NULL,
+			    [PROFILE_THREAD] = w->labels },
 		.time_ns = w->event->time_ns,
 		.value = s->period,
 		.alloc = s->alloc,
@@ -250,6 +273,17 @@ static int take_found(struct pipeline *p, const struct event *found)
 	int err = found->type == EVENT_MEMORY ? 0 : processes_event(p->processes, found);
 
 	return !err && p->options.on_found ? p->options.on_found(p->options.ctx, found) : err;
+}
+
+/* Take what a capture file has of what a process says of itself. Return whether there was anything new. */
+static bool take_published(struct pipeline *p, uint32_t pid)
+{
+	struct labels labels = { .n = 0 };
+	size_t size;
+	const void *bytes = runtimes_published(p->runtimes, pid, &size);
+
+	return bytes && otel_context_decode(bytes, size, p->options.rules, &labels) >= 0 &&
+	       !processes_set_context(p->processes, pid, &labels);
 }
 
 /* Process a sample: look for newly generated code, walk, fold and count. */
@@ -276,9 +310,12 @@ static int on_sample(struct pipeline *p, const struct event *event)
 		if (err)
 			return err;
 	}
-	if (p->options.live && p->fold)
-		contexts_look(&p->contexts, event);
+	if (p->options.live && p->fold && contexts_look(&p->contexts, event))
+		(void)runtimes_publish(p->runtimes, event->pid, p->contexts.read.bytes,
+				       p->contexts.read.n);
 	err = processes_thread(p->processes, event->pid, event->tid, &thread);
+	if (!err && !p->options.live && take_published(p, event->pid))
+		err = processes_thread(p->processes, event->pid, event->tid, &thread);
 	if (err)
 		return err;
 	walked.comm = thread.comm;
@@ -286,7 +323,10 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	walked.event_name =
 		s->event < p->info->n_events ? p->info->events[s->event].name : "unknown";
 	err = pipeline_walk(p, thread.space, &walked);
-	if (!err && walked.interpreted && runtimes_found(p->runtimes, &found) == 1) {
+	if (!err)
+		find_labels(p, &thread, &walked);
+	if (!err && (walked.interpreted || p->options.live) &&
+	    runtimes_found(p->runtimes, &found) == 1) {
 		found.time_ns = event->time_ns;
 		err = take_found(p, &found);
 	}
@@ -338,6 +378,11 @@ static void forget_ended(struct pipeline *p)
 		if (p->fold)
 			fold_note_names(p->fold);
 		strings_sweep(&p->wakers);
+	}
+	if (p->options.live && p->set.n > SET_MAX) {
+		if (p->fold)
+			fold_note_names(p->fold);
+		strings_sweep(&p->set);
 	}
 	if (!p->options.keep_files && modules_are_many(p->modules)) {
 		if (p->fold)

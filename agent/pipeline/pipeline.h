@@ -44,6 +44,9 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 	/* Some of the frames may be of interpreted code: their module is a MODULE_RUNTIME. */
 	bool interpreted;
 	const char *missing; /* why some of those are missing; NULL: all are there */
+	const char
+		*labels; /* that the thread has set itself: a text of agent/labels.h; NULL: none */
+	const char *unlabelled; /* why labels of the thread are missing; NULL: they are not */
 	enum uw_stop stop;
 	uint64_t stop_addr;
 	uint8_t confidence; /* enum uw_confidence: of the least certain frame; for the fold */
@@ -94,6 +97,8 @@ struct pipeline_reuse {
 	uint64_t n_verified, n_differing; /* samples walked both ways; those whose results differ */
 	/* Samples with frames of interpreted code, and those of which some of these are missing. */
 	uint64_t n_interpreted, n_incomplete;
+	/* Samples with labels of their threads; those whose thread was changing them; those that could not be read. */
+	uint64_t n_labelled, n_changing, n_unreadable;
 };
 
 /* Create a pipeline. info is borrowed, and read again when the source has filled in more of it. */

@@ -29,6 +29,7 @@ struct pipeline {
 	struct cgroups cgroups;
 	struct users users;
 	struct strings wakers; /* the labels of who woke threads */
+	struct strings set;    /* the labels that threads have set themselves */
 	struct contexts contexts;
 	struct uw_worker *worker;
 	struct uw_history *history; /* walk histories; NULL: every sample is walked fully */

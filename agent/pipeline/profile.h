@@ -34,6 +34,7 @@ enum profile_labels {
 	PROFILE_PROCESS, /* of its process */
 	PROFILE_USER,	 /* of its user */
 	PROFILE_WAKER,	 /* of who woke it, if it waited */
+	PROFILE_THREAD,	 /* that its thread has set itself */
 	PROFILE_LABELS
 };
 

@@ -22,17 +22,18 @@ static void take(struct contexts *c, uint32_t pid)
 		(void)processes_set_context(c->processes, pid, &labels);
 }
 
-void contexts_look(struct contexts *c, const struct event *sample)
+bool contexts_look(struct contexts *c, const struct event *sample)
 {
 	struct process_context *p = processes_context(c->processes, sample->pid);
 	uint64_t now = sample->time_ns, began;
 	struct opener_wait wait = { .ns = 0 };
+	bool taken = false;
 	int err;
 
 	if (!p || now < p->born_ns + YOUNG_NS || now < p->look_ns || now < c->rest_ns)
-		return;
+		return false;
 	if (c->is_late && opener_is_late(c->late))
-		return;
+		return false;
 	began = now_ns();
 	err = opener_context(c->opener, sample->pid, p->published_ns, &c->read, &wait);
 	c->rest_ns = now + 10 * (now_ns() - began);
@@ -44,6 +45,7 @@ void contexts_look(struct contexts *c, const struct event *sample)
 	if (!err && c->read.published_ns != p->published_ns) {
 		p->published_ns = c->read.published_ns;
 		take(c, sample->pid);
+		taken = true;
 	}
 	/* What is being changed is there at the next sample. */
 	if (!err || err == -EAGAIN)
@@ -53,4 +55,5 @@ void contexts_look(struct contexts *c, const struct event *sample)
 			     : p->wait_ns < SELDOM_NS ? 2 * p->wait_ns
 						      : SELDOM_NS;
 	p->look_ns = now + p->wait_ns;
+	return taken;
 }

@@ -21,8 +21,8 @@ struct contexts {		     /* all but the first two zero */
  * Call this before a sample is processed. Look whether its process publishes a context, and read it if it
  * is new. A process that has just begun is not read: most end soon. One without a context is read again
  * after 1 s, 2 s and so on up to a minute, one with a context every 5 s; reading takes at most a tenth of
- * the time.
+ * the time. Return whether it was read: contexts->read has it.
  */
-void contexts_look(struct contexts *contexts, const struct event *sample);
+bool contexts_look(struct contexts *contexts, const struct event *sample);
 
 #endif

@@ -55,7 +55,10 @@ static bool next_field(struct uw_bytes *b, struct field *out)
 
 /* Fields of opentelemetry.proto.common.v1. */
 enum { KEY_VALUE_KEY = 1, KEY_VALUE_VALUE = 2 };
-enum { ANY_STRING = 1, ANY_BOOL = 2, ANY_INT = 3, ANY_DOUBLE = 4 };
+enum { ANY_STRING = 1, ANY_BOOL = 2, ANY_INT = 3, ANY_DOUBLE = 4, ANY_ARRAY = 5 };
+
+/* Keys of this beginning are between a program and readers of its memory. */
+static const char of_threads[] = "threadlocal.";
 
 struct decoding {
 	const struct label_rules *rules;
@@ -117,7 +120,8 @@ static void take_attribute(struct decoding *d, struct uw_bytes pair)
 		}
 	}
 	name = strchr(key, '.') ? label_rules_name(d->rules, key) : NULL;
-	if (!name || label_rules_are_own(d->rules, name) || labels_have(d->to, name))
+	if (!name || label_rules_are_own(d->rules, name) || labels_have(d->to->text, name) ||
+	    !strncmp(key, of_threads, sizeof(of_threads) - 1))
 		return;
 	d->n += labels_add(d->to, d->rules, key, value);
 }
@@ -166,4 +170,84 @@ int otel_context_decode(const void *bytes, size_t size, const struct label_rules
 			take_resource(&d, f.inside);
 	}
 	return d.err ? d.err : d.n;
+}
+
+/* ---- threads ----------------------------------------------------------------------------- */
+
+static bool is_text(const struct uw_bytes *b, const char *text)
+{
+	size_t n = strlen(text);
+
+	return uw_bytes_left(b) == n && !memcmp(b->pos, text, n);
+}
+
+/* Take the names of keys: the values of a list, in their order. */
+static void take_keys(const uint8_t *payload, struct uw_bytes any, struct otel_context_keys *out)
+{
+	struct field array, value, text;
+
+	while (next_field(&any, &array)) {
+		if (array.number != ANY_ARRAY || array.wire != WIRE_BYTES)
+			continue;
+		out->n = 0;
+		while (next_field(&array.inside, &value) && out->n < OTEL_CONTEXT_KEYS) {
+			size_t key = out->n, size;
+
+			if (value.number != 1 || value.wire != WIRE_BYTES)
+				continue;
+			out->keys[key].size = 0;
+			out->n++;
+			while (next_field(&value.inside, &text)) {
+				size = text.wire == WIRE_BYTES ? uw_bytes_left(&text.inside) : 0;
+				if (text.number != ANY_STRING ||
+				    text.inside.pos - payload > UINT16_MAX ||
+				    !labels_key_is_sound((const char *)text.inside.pos, size))
+					continue;
+				out->keys[key].at = (uint16_t)(text.inside.pos - payload);
+				out->keys[key].size = (uint16_t)size;
+			}
+		}
+	}
+}
+
+/* Take an attribute, if it is one of those that are for readers of threads. */
+static void take_threads(const uint8_t *payload, struct uw_bytes pair,
+			 struct otel_context_keys *out)
+{
+	struct uw_bytes key = { .pos = NULL }, value = { .pos = NULL }, any;
+	struct field f;
+
+	while (next_field(&pair, &f)) {
+		if (f.wire == WIRE_BYTES && f.number == KEY_VALUE_KEY)
+			key = f.inside;
+		if (f.wire == WIRE_BYTES && f.number == KEY_VALUE_VALUE)
+			value = f.inside;
+	}
+	if (is_text(&key, "threadlocal.attribute_key_map"))
+		take_keys(payload, value, out);
+	any = value;
+	while (is_text(&key, "threadlocal.schema_version") && next_field(&any, &f))
+		if (f.number == ANY_STRING && f.wire == WIRE_BYTES)
+			out->published = is_text(&f.inside, "tls_v1") ||
+					 is_text(&f.inside, "tlsdesc_v1_dev");
+}
+
+void otel_context_threads(const void *bytes, size_t size, struct otel_context_keys *out)
+{
+	struct uw_bytes payload = uw_bytes_of(bytes, size), resource;
+	struct field f, attribute;
+
+	*out = (struct otel_context_keys){ .n = 0 };
+	while (next_field(&payload, &f)) {
+		if (f.wire != WIRE_BYTES)
+			continue;
+		if (f.number == 2 || (f.number == 1 && is_pair(f.inside))) {
+			take_threads(bytes, f.inside, out);
+			continue;
+		}
+		resource = f.inside;
+		while (f.number == 1 && next_field(&resource, &attribute))
+			if (attribute.number == 1 && attribute.wire == WIRE_BYTES)
+				take_threads(bytes, attribute.inside, out);
+	}
 }

@@ -193,6 +193,13 @@ void runtime_note(struct runtime_memory *m, uint64_t addr, const void *bytes, si
 	(void)store(m, addr, copy, size);
 }
 
+size_t runtime_noted(const struct runtime_memory *m, uint64_t addr)
+{
+	uint32_t id = find(m, addr);
+
+	return id != UW_HASH_NONE ? m->pieces[id].size : 0;
+}
+
 bool runtime_is_late(const struct runtime_memory *m)
 {
 	return m->late;

@@ -49,6 +49,8 @@ bool runtime_is_late(const struct runtime_memory *m);
  */
 #define RUNTIME_NOTES_END 4096
 void runtime_note(struct runtime_memory *m, uint64_t addr, const void *bytes, size_t size);
+/* Return the size of a note, 0: there is none. */
+size_t runtime_noted(const struct runtime_memory *m, uint64_t addr);
 /* Forget a piece: its bytes are out of date, and it is to be read again. */
 void runtime_forget(struct runtime_memory *m, uint64_t addr);
 

@@ -43,9 +43,16 @@ struct watch { /* a process that has had samples */
 	size_t n;
 	struct runtime_memory *memory; /* NULL: it has no runtime */
 	struct opener_user user;
-	bool planned;	  /* its samples have slices */
-	int fd;		  /* its memory; -1: not open */
-	uint64_t open_ns; /* CLOCK_MONOTONIC: do not try to open it before */
+	/* What its samples have beside the stack: what their threads work for, and what leads to frames. */
+	struct plan *part, *plan; /* NULL: nothing */
+	uint64_t base;		  /* of the plan */
+	bool planned;		  /* they have it */
+	uint8_t *published;	  /* its process context; NULL: not known */
+	size_t n_published;
+	bool is_new;		       /* runtimes_published has not returned it */
+	struct otel_context_keys keys; /* in it */
+	int fd;			       /* its memory; -1: not open */
+	uint64_t open_ns;	       /* CLOCK_MONOTONIC: do not try to open it before */
 };
 
 struct user {
@@ -95,6 +102,13 @@ static void detach(struct watch *w)
 	w->n = 0;
 	runtime_memory_free(w->memory);
 	w->memory = NULL;
+	free(w->part);
+	free(w->plan);
+	free(w->published);
+	w->part = w->plan = NULL;
+	w->published = NULL;
+	w->n_published = 0;
+	w->keys = (struct otel_context_keys){ .n = 0 };
 	if (w->fd >= 0)
 		(void)close(w->fd);
 	w->fd = -1;
@@ -130,6 +144,7 @@ static void drop_plan(struct runtimes *r, struct watch *w)
 static struct watch *watch_of(struct runtimes *r, uint32_t pid, uint64_t start_ns)
 {
 	struct watch **slot = &r->watches[pid & (WATCHES - 1)], *w = *slot;
+	struct process_context *context;
 
 	if (w && w->pid == pid && (w->start_ns == start_ns || !start_ns))
 		return w;
@@ -146,6 +161,10 @@ static struct watch *watch_of(struct runtimes *r, uint32_t pid, uint64_t start_n
 	if (!w)
 		return NULL;
 	*w = (struct watch){ .pid = pid, .start_ns = start_ns, .fd = -1 };
+	/* If its context was read for a watch that is gone, it is read again. */
+	context = processes_context(r->is.processes, pid);
+	if (context && context->published_ns)
+		context->published_ns = context->look_ns = 0;
 	return w;
 }
 
@@ -166,20 +185,33 @@ static bool has(const struct watch *w, const struct runtime_ops *ops, const stru
 
 static int read_live(void *ctx, uint64_t addr, void *out, size_t size);
 
-/* Let the samples of a process have slices. Without them, there are no frames. */
-static void set_plan(struct runtimes *r, struct watch *w, uint64_t base, const struct plan *plan)
+/* Let the samples of a process have slices. Without them, there are neither frames nor labels. */
+static void set_plan(struct runtimes *r, struct watch *w)
 {
-	const struct plan_task task = { .start_ns = w->start_ns, .base = base };
+	const struct plan_task task = { .start_ns = w->start_ns, .base = w->base };
 	const struct source_info *info = r->is.info;
+	struct plan whole;
 	int err;
 
-	if (!r->is.live || !info->plan || w->planned || !plan->n)
+	if (!r->is.live || !info->plan || (!w->part && !w->plan))
 		return;
-	err = info->plan(info->plan_ctx, w->pid, &task, plan);
-	w->planned = !err;
+	err = context_join(w->part, w->plan, &whole);
+	if (!err)
+		err = info->plan(info->plan_ctx, w->pid, &task, &whole);
+	w->planned |= !err;
 	if (err)
 		log_debug("process %" PRIu32 ": no plan for its runtime: %s", w->pid,
 			  strerror(-err));
+}
+
+/* Return a copy of a plan that has operations; NULL: it has none, or there is no memory. */
+static struct plan *keep_plan(const struct plan *plan)
+{
+	struct plan *copy = plan->n ? malloc(sizeof(*copy)) : NULL;
+
+	if (copy)
+		*copy = *plan;
+	return copy;
 }
 
 /*
@@ -256,7 +288,11 @@ static bool try_attach(struct runtimes *r, struct watch *w, size_t number, struc
 		.bias = m->bias,
 		.state = state,
 	};
-	set_plan(r, w, m->bias, &plan);
+	if (!w->plan && plan.n) {
+		w->plan = keep_plan(&plan);
+		w->base = m->bias;
+		set_plan(r, w);
+	}
 	return false;
 }
 
@@ -270,11 +306,55 @@ static bool may_be_runtime(const char *path)
 	return false;
 }
 
+/*
+ * Look in a mapped file for the variable by which threads say what they work for. Return whether to look again.
+ */
+static bool try_context(struct runtimes *r, struct watch *w, struct uw_space *space,
+			const struct uw_mapping *m, bool glibc)
+{
+	const struct uw_mapping *found = uw_space_resolved(space, m->start);
+	struct context_place place;
+	struct plan part;
+	int err;
+
+	m = found ? found : m;
+	if (!m->object)
+		return false;
+	r->reading = w;
+	err = context_otel_place(m->object, m->bias, glibc, read_live, r, &place);
+	if (err) {
+		if (err != -ENOENT)
+			log_debug("process %" PRIu32 ": no labels of its threads: %s", w->pid,
+				  strerror(-err));
+		return err == -EAGAIN || err == -ETIME || err == -EFAULT;
+	}
+	context_otel_part(&place, &part);
+	w->part = keep_plan(&part);
+	set_plan(r, w);
+	return false;
+}
+
+/* Return whether a process has mapped glibc's dynamic linker. */
+static bool has_glibc(struct uw_space *space)
+{
+	for (const struct uw_mapping *m = uw_space_above(space, 0); m;
+	     m = uw_space_above(space, m->end)) {
+		const struct module *module = m->user;
+		const char *slash =
+			module && module->kind == MODULE_FILE ? strrchr(module->path, '/') : NULL;
+
+		if (slash && !strncmp(slash, "/ld-linux-", 10))
+			return true;
+	}
+	return false;
+}
+
 /* Look for runtimes among the mappings of a process. Return whether to look again. */
 static bool seek(struct runtimes *r, struct watch *w, struct uw_space *space,
 		 const struct event_sample *sample)
 {
-	bool again = false;
+	bool again = false, seeks = r->is.live && w->keys.published && !w->part,
+	     glibc = seeks && has_glibc(space);
 	uint64_t end;
 
 	for (const struct uw_mapping *m = uw_space_above(space, 0); m;
@@ -290,6 +370,8 @@ static bool seek(struct runtimes *r, struct watch *w, struct uw_space *space,
 		for (size_t i = 0; runtimes_all[i]; i++)
 			if (runtimes_all[i]->is_named(base))
 				again |= try_attach(r, w, i, space, m, sample);
+		if (seeks && !w->part)
+			again |= try_context(r, w, space, m, glibc);
 	}
 	return again;
 }
@@ -320,6 +402,79 @@ bool runtimes_concern(struct runtimes *r, const struct event *event)
 	return w && w->n;
 }
 
+/* ---- what processes say of themselves ------------------------------------------------------ */
+
+/* Where a capture file has a process context, among the notes of runtimes. */
+#define NOTE_PUBLISHED 2048
+
+/* Keep a copy of what a process says of itself. */
+static int keep_published(struct watch *w, const void *bytes, size_t size)
+{
+	uint8_t *copy = malloc(size ? size : 1);
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, bytes, size);
+	free(w->published);
+	w->published = copy;
+	w->n_published = size;
+	w->is_new = true;
+	otel_context_threads(copy, size, &w->keys);
+	return 0;
+}
+
+int runtimes_publish(struct runtimes *r, uint32_t pid, const void *bytes, size_t size)
+{
+	struct watch *w = watch_of(r, pid, 0);
+	int err = w ? need_memory(w) : -ENOMEM;
+
+	if (!err)
+		err = keep_published(w, bytes, size);
+	if (err || !size || size > RUNTIME_PIECE_MAX)
+		return err;
+	runtime_note(w->memory, NOTE_PUBLISHED, bytes, size);
+	r->reading = w;
+	if (w->keys.published && !w->part)
+		w->files = 0;
+	return 0;
+}
+
+const void *runtimes_published(struct runtimes *r, uint32_t pid, size_t *size)
+{
+	struct watch *w = r->watches[pid & (WATCHES - 1)];
+
+	if (!w || w->pid != pid || !w->is_new)
+		return NULL;
+	w->is_new = false;
+	*size = w->n_published;
+	return w->published;
+}
+
+/* Take it from a capture file. */
+static int take_published(struct watch *w)
+{
+	size_t size = runtime_noted(w->memory, NOTE_PUBLISHED);
+
+	return size ? keep_published(w, runtime_piece(w->memory, NOTE_PUBLISHED, size), size) : 0;
+}
+
+enum context_state runtimes_labels(struct runtimes *r, const struct event *event,
+				   const struct label_rules *rules, const char *others,
+				   struct labels *to)
+{
+	const struct watch *w = r->watches[event->pid & (WATCHES - 1)];
+	bool knows = w && w->pid == event->pid && w->published;
+	const struct context_input in = { .sample = &event->sample,
+					  .payload = knows ? w->published : NULL,
+					  .keys = knows ? &w->keys : NULL,
+					  .others = others,
+					  .rules = rules };
+
+	return event->sample.n_slices ? context_decode(&in, to) : CONTEXT_NONE;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
 /* What is known of a process is of another program now, or of none. */
 static void end_program(struct runtimes *r, uint32_t pid)
 {
@@ -347,7 +502,8 @@ int runtimes_event(struct runtimes *r, const struct event *event)
 			return err;
 		if (!w->n)
 			w->files = 0; /* it may have what was missing before */
-		return runtime_memory_store(w->memory, &event->memory);
+		err = runtime_memory_store(w->memory, &event->memory);
+		return err ? err : take_published(w);
 	case EVENT_EXEC:
 		end_program(r, event->pid);
 		break;
@@ -456,7 +612,9 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 		       const struct runtime_put **put, const char **missing)
 {
 	struct watch *w = r->watches[sample->pid & (WATCHES - 1)];
-	struct runtime_stack stack = { .event = sample,
+	uint32_t labels = context_slices(&sample->sample);
+	struct event own = *sample; /* without the slices that labels are made of */
+	struct runtime_stack stack = { .event = &own,
 				       .frames = r->frames,
 				       .native = native,
 				       .n_native = n,
@@ -469,11 +627,13 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 	if (!w || w->pid != sample->pid ||
 	    processes_thread(r->is.processes, sample->pid, sample->tid, &thread))
 		return 0;
+	own.sample.slices += labels;
+	own.sample.n_slices -= labels;
 	stack.space = thread.space;
 	stack.calls = thread.calls;
 	stack.memory = w->memory;
 	r->reading = w;
-	runtime_memory_begin(w->memory, &sample->sample, r->is.live ? read_live : NULL, r);
+	runtime_memory_begin(w->memory, &own.sample, r->is.live ? read_live : NULL, r);
 	for (size_t i = 0; i < w->n; i++) {
 		size_t before = stack.n_put;
 

@@ -13,6 +13,7 @@
 
 #include "agent/event.h"
 #include "agent/process/process.h"
+#include "agent/runtime/context.h"
 #include "agent/runtime/frames.h"
 #include "agent/runtime/memory.h"
 #include "agent/source/source.h"
@@ -125,6 +126,22 @@ size_t runtimes_decode(struct runtimes *runtimes, const struct event *sample,
 		       const struct runtime_put **put, const char **missing);
 /* Return the module of a frame that runtimes_decode has put. NULL when out of memory. */
 const struct module *runtimes_module(struct runtimes *runtimes, const struct runtime_put *put);
+
+/*
+ * Add the labels of a sample that its thread has set itself (agent/runtime/context.h) to a set. others: those that
+ * its process has, or NULL. Call it after runtimes_concern.
+ */
+enum context_state runtimes_labels(struct runtimes *runtimes, const struct event *sample,
+				   const struct label_rules *rules, const char *others,
+				   struct labels *to);
+
+/*
+ * Take what a living process says of itself (agent/process/contexts.h): it tells what labels of its threads are called.
+ * A capture file gets it, too. -ENOMEM.
+ */
+int runtimes_publish(struct runtimes *runtimes, uint32_t pid, const void *bytes, size_t size);
+/* Return what was published since the last call, borrowed until the next event; NULL: nothing. */
+const void *runtimes_published(struct runtimes *runtimes, uint32_t pid, size_t *size);
 
 /*
  * Return 1 if memory of the process was read since the last call for it; *out describes it (EVENT_MEMORY),

@@ -4,7 +4,7 @@ set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/recording.seeds
 rm -rf "$work"
-mkdir -p "$work"/{hotspot,v8,record,options,proc,context,cpython,calls}
+mkdir -p "$work"/{hotspot,v8,record,options,proc,context,threads,cpython,calls}
 python3 - "$work" <<'PY'
 import struct, sys
 work = sys.argv[1]
@@ -61,6 +61,17 @@ for name, payload in {'resource': resource + b'\x10\1', 'context': field(1, reso
                       'twice': resource + resource, 'list': pair(1, b'a.list', field(5, field(1, field(1, b'x'))))}.items():
     for rules in 0, 1:
         open(f'{work}/context/{name}{rules}', 'wb').write(bytes([rules]) + payload)
+# What a thread says: a record at a place of words and beside it, in a module that it has not used, cut short, being written.
+keys = pair(2, b'threadlocal.attribute_key_map', field(5, b''.join(field(1, field(1, k)) for k in (b'route', b'user.id', b'a.b', b'pid'))))
+keys += pair(2, b'threadlocal.schema_version', field(1, b'tls_v1'))
+attributes = b'\0\3one\1\3bob\2\1x\3\1y\0\3two'
+def slice_(place, data): return bytes([place, (len(data) + 7) // 8]) + data.ljust((len(data) + 7) // 8 * 8, b'\0')
+for name, valid, skip, slots, size in (('sound', 1, 0, 0, len(attributes)), ('beside', 1, 4, 0, len(attributes)), ('odd', 1, 7, 1, len(attributes)),
+                                       ('unused', 1, 0, -1, 0), ('long', 1, 0, 0, 999), ('changing', 0, 0, 0, 4)):
+    ids, rest = bytes(range(1, 25)), bytes(skip) + struct.pack('<BBH', valid, 1, size) + attributes
+    parts = [slice_(0, struct.pack('<q', slots)), slice_(2, bytes(8)), slice_(4, ids), slice_({0: 5, 4: 6, 7: 7}[skip], rest), slice_(3, bytes(8)), slice_(8, bytes(8))]
+    for n in 2, 4, 6:
+        open(f'{work}/threads/{name}{n}', 'wb').write(bytes([n]) + b''.join(parts[:n]) + keys)
 # schema/calls_blob.h: frames with two calls and with none, a second blob that replaces them, and one that forgets.
 def calls(flags, frames, calls, texts):
     texts = b''.join(t + b'\0' for t in texts)
@@ -83,6 +94,7 @@ PY
 tests/fuzz/run options 5000 400 "$work/options"
 tests/fuzz/run proc_text 8000 2000 "$work/proc"
 tests/fuzz/run otel_ctx 20000 1000 "$work/context"
+tests/fuzz/run context 20000 1000 "$work/threads"
 tests/fuzz/run calls 20000 1000 "$work/calls"
 tests/fuzz/run v8 3000 400 "$work/v8"
 tests/fuzz/run hotspot 2000 1000 "$work/hotspot"

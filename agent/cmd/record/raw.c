@@ -9,6 +9,7 @@
 #include "agent/log.h"
 #include "agent/owc/owc.h"
 #include "agent/pipeline/names.h"
+#include "agent/process/contexts.h"
 #include "agent/process/generated.h"
 #include "agent/process/modules.h"
 #include "agent/runtime/runtime.h"
@@ -35,6 +36,7 @@ struct raw {
 	struct processes *processes;
 	struct generated *generated;
 	struct runtimes *runtimes;
+	struct contexts contexts;
 	struct raw_files *files;
 	bool whole_files;
 };
@@ -84,6 +86,8 @@ static int watch(struct raw *raw, struct opener *opener)
 							       .info = raw->info,
 							       .live = true },
 				   &raw->runtimes);
+	raw->contexts.processes = raw->processes;
+	raw->contexts.opener = opener;
 	return err ? err : generated_new(raw->processes, opener, true, &raw->generated);
 }
 
@@ -148,16 +152,21 @@ static int write_event(struct raw *raw, const struct event *event)
 	return failed(raw, err);
 }
 
-/* Write the memory that leads to the names of a sample's interpreted code, if it is not written yet. */
+/*
+ * Write the memory that leads to the names of a sample's interpreted code and labels, if it is not written
+ * yet.
+ */
 static int write_memory(struct raw *raw, const struct event *sample)
 {
 	const struct runtime_put *put;
 	const char *missing;
 	struct event found;
 
-	if (!runtimes_concern(raw->runtimes, sample))
-		return 0;
-	(void)runtimes_decode(raw->runtimes, sample, NULL, 0, &put, &missing);
+	if (contexts_look(&raw->contexts, sample))
+		(void)runtimes_publish(raw->runtimes, sample->pid, raw->contexts.read.bytes,
+				       raw->contexts.read.n);
+	if (runtimes_concern(raw->runtimes, sample))
+		(void)runtimes_decode(raw->runtimes, sample, NULL, 0, &put, &missing);
 	if (runtimes_found(raw->runtimes, &found) != 1)
 		return 0;
 	found.time_ns = sample->time_ns;

@@ -314,7 +314,9 @@ static bool plan_is_sound(const struct plan *plan)
 
 		if (op->what >= PLAN_WHATS || op->when >= PLAN_WHENS || op->src >= PLAN_REGS ||
 		    op->dst >= PLAN_REGS || op->dst2 >= PLAN_REGS || op->reg >= PLAN_REGS ||
-		    op->other >= PLAN_REGS || op->jump >= plan->n)
+		    op->other >= PLAN_REGS || op->jump >= plan->n || op->otherwise >= plan->n)
+			return false;
+		if (op->what == PLAN_LOAD && op->size > 8)
 			return false;
 		if ((op->what == PLAN_COPY || op->what == PLAN_RANGE) &&
 		    (!op->size || op->size > PLAN_PIECE_MAX || op->size % 8))
