@@ -183,6 +183,12 @@ int uw_object_take_stored_procs(struct uw_object *object, const struct uw_blob_s
 uint64_t uw_object_parsed(const struct uw_object *object);
 
 /*
+ * Return how many bytes of memory the object's sections and tables take, at most: of stored tables only what was
+ * read is in memory. Thread-safe.
+ */
+uint64_t uw_object_memory(struct uw_object *object);
+
+/*
  * Open a stored table and stored ranges to inspect them; the file is not needed. One thread at a
  * time may use *out. The blobs are borrowed, must be aligned to 8, and are checked as
  * uw_object_adopt checks them. Either may be NULL.

@@ -418,6 +418,7 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 	if (err)
 		return NULL;
 	k->module.object = object;
+	modules->n_objects++;
 	k->module.build_id = *uw_object_build_id(object);
 	if (k->for_names)
 		return uw_object_get(k->module.object);

@@ -43,6 +43,7 @@
  * What ended processes registered about their code can take 1 MiB each, so after this number of new
  * processes that generate code, the ended ones are sought.
  */
+#define OBJECTS_EVERY	128
 #define GENERATED_EVERY 64
 
 #define TRIES_MAX 16 /* to open a file again; see try_again */
@@ -447,7 +448,7 @@ bool modules_are_many(const struct modules *modules)
 {
 	return modules->pin &&
 	       (modules->n_open >= modules->park_from || modules->n_known >= modules->forget_from ||
-		modules->n_generated >= GENERATED_EVERY);
+		modules->n_objects >= OBJECTS_EVERY || modules->n_generated >= GENERATED_EVERY);
 }
 
 void modules_note(struct module *module)
@@ -549,6 +550,36 @@ static void close_files(struct modules *modules, struct known **unused)
 	modules->park_from = modules->n_open + modules->open_max - most;
 }
 
+/* Free the tables of files that no process has mapped, if they are large. unused has room for all modules. */
+static void free_tables(struct modules *modules, struct known **unused)
+{
+	bool left = errands_left();
+	uint64_t bytes = 0, n_parked = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < modules->n; i++) {
+		struct known *k = modules->known[i];
+
+		if (k && !k->needed && k->module.object && k->fd >= 0 && !k->is_shared &&
+		    !k->image && k->module.kind == MODULE_FILE &&
+		    !(left && atomic_load(&k->n_users))) {
+			bytes += uw_object_memory(k->module.object);
+			unused[n++] = k;
+		}
+	}
+	if (bytes > limits.table_bytes)
+		qsort(unused, n, sizeof(*unused), by_use);
+	else
+		n = 0;
+	for (size_t i = 0; i < n && bytes > left_of(limits.table_bytes); i++) {
+		bytes -= uw_object_memory(unused[i]->module.object);
+		park(unused[i], false);
+		n_parked++;
+	}
+	limits_reach(table_bytes, n_parked);
+	modules->n_objects = 0;
+}
+
 /*
  * Forget modules that nothing refers to, the longest unused first. unused has room for all modules.
  */
@@ -586,6 +617,7 @@ void modules_park(struct modules *modules)
 
 	if (unused) {
 		close_files(modules, unused);
+		free_tables(modules, unused);
 		forget(modules, unused);
 	}
 	free(unused);

@@ -86,6 +86,7 @@ struct modules {
 	size_t deleted_max; /* deleted ones among them */
 	size_t park_from;   /* when so many are open, parking is tried */
 	size_t forget_from; /* when so many are known, forgetting is tried */
+	size_t n_objects;   /* opened since the last parking */
 	size_t n_generated; /* modules of generated code since the last parking */
 	uint32_t *waiting;  /* ids of modules for which a table does not pay yet */
 	size_t n_waiting, room_waiting;

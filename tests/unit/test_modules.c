@@ -356,6 +356,33 @@ static void test_few_files_stay_open(struct opener *opener, const struct source_
 	allow_files(-1);
 }
 
+static void test_unused_tables_are_freed(struct opener *opener, const struct source_info *info)
+{
+	const struct limits defaults = limits;
+	struct module *all[3];
+	struct modules *modules;
+
+	CHECK(!modules_new(opener, info, true, &modules), "new");
+	for (int i = 0; i < 3; i++) {
+		all[i] = map(modules, i);
+		CHECK(resolves(modules, all[i]) && !uw_object_compile(all[i]->object) &&
+			      uw_object_memory(all[i]->object) > 1000,
+		      "a table");
+	}
+	limits_counts.table_bytes = 0;
+	modules_park(modules);
+	CHECK(all[1]->object && all[2]->object && !limits_counts.table_bytes, "they are small");
+	limits.table_bytes = uw_object_memory(all[2]->object) * 2 - 1;
+	modules_note(all[0]);
+	modules_park(modules);
+	CHECK(all[0]->object, "a process has it mapped");
+	CHECK(!all[1]->object && !all[2]->object && limits_counts.table_bytes == 2, "beyond");
+	CHECK(module_fd(all[1]) >= 0 && all[1]->state == MODULE_NOT_OPENED, "the file stays open");
+	CHECK(resolves(modules, map(modules, 1)) && resolves(modules, all[2]), "and is read again");
+	limits = defaults;
+	modules_free(modules);
+}
+
 int main(void)
 {
 	struct source_info info = { .kind = "live" };
@@ -378,6 +405,7 @@ int main(void)
 	modules_free(modules);
 	test_a_file_too_many_is_opened_later(opener, &info);
 	test_few_files_stay_open(opener, &info);
+	test_unused_tables_are_freed(opener, &info);
 	opener_free(opener);
 	for (int i = 0; i < FILES; i++)
 		(void)unlink(path_of(i));

@@ -292,6 +292,19 @@ uint64_t uw_object_parsed(const struct uw_object *object)
 	return atomic_load_explicit(&object->n_parsed, memory_order_relaxed);
 }
 
+uint64_t uw_object_memory(struct uw_object *object)
+{
+	const struct uw_compiled *compiled =
+		atomic_load_explicit(&object->compiled, memory_order_acquire);
+	uint64_t bytes = compiled ? compiled->size : 0;
+
+	pthread_mutex_lock(&object->lock);
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++)
+		bytes += object->data[i] ? object->frames[i].cfi.size : 0;
+	pthread_mutex_unlock(&object->lock);
+	return bytes;
+}
+
 /* ---- addresses ------------------------------------------------------------------ */
 
 /*
