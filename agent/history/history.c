@@ -224,6 +224,19 @@ int history_add_window(struct history *h, const struct history_row *row, int64_t
 	return err < 0 ? err : 0;
 }
 
+int history_write_nothing(const char *path, const char *store)
+{
+	char error[DB_ERROR_SIZE] = "";
+	int err = db_make_files(path, &history_kind, error);
+
+	if (!err && store)
+		err = db_make_files(store, &db_store, error);
+	if (err)
+		log_error("%s", error[0] ? error : strerror(-err));
+	db_write_nothing(true);
+	return err;
+}
+
 int history_open(const char *path, bool write, struct history **out)
 {
 	struct history *h = calloc(1, sizeof(*h));

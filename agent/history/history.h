@@ -31,6 +31,12 @@ struct history;
 int history_open(const char *path, bool write, struct history **out);
 void history_close(struct history *history); /* NULL is fine */
 /*
+ * From now on, let this process have no descriptor through which a database could be written: it opens a
+ * history, and the store of tables (NULL: none), for reading only, with the files of their write-ahead logs. What
+ * is missing of these is made first. Errors are reported.
+ */
+int history_write_nothing(const char *path, const char *store);
+/*
  * Lock a history for a daemon, by an empty file beside it: PATH-lock. Wait for another one's end, but not
  * longer than wait_ms. The lock ends when all copies of the descriptor *out are closed. Those who do not lock are not
  * kept out. Errors are reported; -EBUSY: another process has the lock.

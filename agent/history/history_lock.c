@@ -38,7 +38,7 @@ int history_lock(const char *path, unsigned int wait_ms, int *out)
 	if (err)
 		name = NULL;
 	else
-		fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
+		fd = open(name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
 	if (!err)
 		err = fd < 0 ? -errno : lock(fd, wait_ms);
 	if (err == -EBUSY)

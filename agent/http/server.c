@@ -513,6 +513,8 @@ int server_run(struct server *server)
 	(void)pthread_mutex_init(&s.lock, NULL);
 	err = microhttpd_load(&s.mhd);
 	if (!err)
+		err = history_write_nothing(server->history, server->store);
+	if (!err)
 		err = open_histories(&s);
 	if (!err && sandbox_is_possible()) {
 		err = sandbox_enter_server();

@@ -360,6 +360,8 @@ int sender_run(struct sender *s)
 	(void)setpriority(PRIO_PROCESS, 0, 0); /* what is recorded comes first */
 	sandbox_limit_memory(MEMORY_MAX);
 	err = sent_open(s->history, &sent);
+	if (!err)
+		err = history_write_nothing(s->history, NULL);
 	for (size_t i = 0; i < s->n_targets && !err; i++) {
 		err = open_line(&lines[i], s, i, sent, &busy);
 		if (s->targets[i].ca_file)

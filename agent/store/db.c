@@ -450,3 +450,17 @@ int db_open(const char *path, const struct db_kind *kind, enum db_mode mode, sql
 	free(name);
 	return err;
 }
+
+int db_make_files(const char *path, const struct db_kind *kind, char error[DB_ERROR_SIZE])
+{
+	sqlite3 *made;
+	int err = db_open(path, kind, DB_WRITE, &made, error);
+
+	if (err)
+		return err;
+	(void)sqlite3_db_config(made, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	/* They are made by the first statement. */
+	(void)db_number(made, "PRAGMA user_version");
+	(void)sqlite3_close(made);
+	return 0;
+}

@@ -51,6 +51,12 @@ int db_open(const char *path, const struct db_kind *kind, enum db_mode mode, sql
 	    char error[DB_ERROR_SIZE]);
 
 /*
+ * Make a database, if it does not exist, and the files of its write-ahead log, which those need who open it
+ * after db_write_nothing. Errors are those of db_open.
+ */
+int db_make_files(const char *path, const struct db_kind *kind, char error[DB_ERROR_SIZE]);
+
+/*
  * Open files of databases only for reading from now on, in all threads, or no longer so. What is open
  * stays as it is.
  */

@@ -171,18 +171,15 @@ int session_ask(struct store *s, enum statement which, int64_t *out)
  */
 static int open_for_reading(struct store *s, char error[DB_ERROR_SIZE])
 {
-	sqlite3 *made;
 	int err;
 
 	db_write_nothing(true);
 	err = db_open(s->path, &db_store, DB_READ, &s->db, error);
 	if (err) {
 		db_write_nothing(false);
-		err = db_open(s->path, &db_store, DB_WRITE, &made, error);
+		err = db_make_files(s->path, &db_store, error);
 		if (err)
 			return err;
-		(void)sqlite3_db_config(made, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-		(void)sqlite3_close(made);
 		db_write_nothing(true);
 		err = db_open(s->path, &db_store, DB_READ, &s->db, error);
 	}
