@@ -725,11 +725,17 @@ static _Noreturn void be_capture(struct supervisor *s)
 		CAP_BPF,    CAP_PERFMON,  CAP_SYS_PTRACE,   CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH,
 		CAP_SYSLOG, CAP_IPC_LOCK, CAP_SYS_RESOURCE, CAP_SYS_NICE,  CAP_CHECKPOINT_RESTORE
 	};
+	int err;
 
 	be_helper(s, "offwind-capture");
 	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
 	if (s->given->realtime)
 		(void)priority_realtime(s->given->realtime);
+	err = sandbox_narrow();
+	if (err) {
+		log_error("rights cannot be given up: %s", strerror(-err));
+		_exit(1);
+	}
 	capture_serve(s->live, s->given->live, s->given->cost);
 	_exit(0);
 }

@@ -27,6 +27,11 @@ int curl_load(struct curl *out)
 		FUNCTION("curl_easy_strerror", error),
 		FUNCTION("curl_slist_append", append),
 		FUNCTION("curl_slist_free_all", free_list),
+		FUNCTION("curl_url", url),
+		FUNCTION("curl_url_set", url_set),
+		FUNCTION("curl_url_get", url_get),
+		FUNCTION("curl_url_cleanup", url_free),
+		FUNCTION("curl_free", free),
 #undef FUNCTION
 	};
 

@@ -50,6 +50,11 @@ enum {
 	CURL_CERTIFICATE_REFUSED = 60,
 	CURL_NO_CA_FILE = 77,
 	CURL_GLOBAL_ALL = 3,
+	CURL_URL_ALL = 0, /* the parts of a URL */
+	CURL_URL_PORT = 6,
+	CURL_URL_DEFAULT_PORT = 1 << 0, /* how to read one */
+	CURL_URL_ANY_SCHEME = 1 << 3,
+	CURL_URL_GUESS_SCHEME = 1 << 9,
 };
 
 struct curl_slist;
@@ -66,6 +71,11 @@ struct curl {
 	const char *(*error)(int code);
 	struct curl_slist *(*append)(struct curl_slist *list, const char *text);
 	void (*free_list)(struct curl_slist *list);
+	void *(*url)(void);
+	int (*url_set)(void *url, int part, const char *text, unsigned int how);
+	int (*url_get)(const void *url, int part, char **text, unsigned int how);
+	void (*url_free)(void *url);
+	void (*free)(void *text);
 };
 
 /* Load the library. Return 0, or -ENOENT after reporting that it is not installed. */

@@ -10,6 +10,7 @@
 #include <linux/capability.h>
 #include <linux/landlock.h>
 #include <linux/sched.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -146,8 +147,32 @@ enum role { WORKER, SERVER, SENDER };
 
 struct confinement {
 	enum role role;
-	const char *const *readable;
-	size_t n_readable;
+	struct sandbox_sending sending; /* of a SENDER */
+};
+
+/* Of linux/landlock.h, which is older in Debian 12 than the kernels that know these. */
+struct ruleset {
+	uint64_t files, ports, scopes;
+};
+struct port_rule {
+	uint64_t allowed, port;
+};
+#define RULE_PORT    2 /* LANDLOCK_RULE_NET_PORT */
+#define BIND_TCP     UINT64_C(1)
+#define CONNECT_TCP  UINT64_C(2)
+#define SCOPE_UNIX   UINT64_C(1) /* abstract UNIX sockets of others */
+#define SCOPE_SIGNAL UINT64_C(2)
+
+/* Since which version of Landlock there is what beside the rights of version 1. */
+static const struct {
+	long version;
+	struct ruleset more;
+} landlock_rights[] = {
+	{ 2, { .files = UINT64_C(1) << 13 } }, /* LANDLOCK_ACCESS_FS_REFER */
+	{ 3, { .files = UINT64_C(1) << 14 } }, /* LANDLOCK_ACCESS_FS_TRUNCATE */
+	{ 4, { .ports = BIND_TCP | CONNECT_TCP } },
+	{ 5, { .files = UINT64_C(1) << 15 } }, /* LANDLOCK_ACCESS_FS_IOCTL_DEV */
+	{ 6, { .scopes = SCOPE_UNIX | SCOPE_SIGNAL } },
 };
 
 /* What a connection needs: names of hosts, certificates, and what links in /etc lead to. */
@@ -177,30 +202,48 @@ static void allow_below(int ruleset, const char *path)
 	(void)close(below.parent_fd);
 }
 
+/* Let a ruleset allow to connect to a port by TCP. */
+static void allow_port(int ruleset, uint16_t port)
+{
+	const struct port_rule rule = { CONNECT_TCP, port };
+
+	(void)syscall(SYS_landlock_add_rule, ruleset, RULE_PORT, &rule, 0);
+}
+
 /*
- * Forbid everything that Landlock knows, with a ruleset that allows nothing but what a sender reads. A
- * kernel that does not know a right refuses the whole ruleset, so ask only for those of its version.
+ * Forbid everything that Landlock knows, with a ruleset that allows nothing but what a sender reads and
+ * connects to. A kernel that does not know a right refuses the whole ruleset, so ask only for those of its
+ * version.
  */
 static void enter_landlock(const struct confinement *c)
 {
-	struct landlock_ruleset_attr all = { .handled_access_fs =
-						     (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 };
+	const struct sandbox_sending *sending = &c->sending;
+	struct ruleset all = { .files = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 };
 	long version =
 		syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	int fd;
 
 	if (version < 1)
 		return;
-	if (version >= 2)
-		all.handled_access_fs |= UINT64_C(1) << 13; /* LANDLOCK_ACCESS_FS_REFER */
+	for (size_t i = 0; i < sizeof(landlock_rights) / sizeof(landlock_rights[0]); i++)
+		if (version >= landlock_rights[i].version) {
+			all.files |= landlock_rights[i].more.files;
+			all.ports |= landlock_rights[i].more.ports;
+			all.scopes |= landlock_rights[i].more.scopes;
+		}
+	if (sending->any_port)
+		all.ports &= ~CONNECT_TCP;
+	/* Older kernels take a longer struct if what they do not know is 0. */
 	fd = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
 	if (fd < 0)
 		return;
 	for (size_t i = 0;
 	     c->role == SENDER && i < sizeof(connection_files) / sizeof(connection_files[0]); i++)
 		allow_below(fd, connection_files[i]);
-	for (size_t i = 0; i < c->n_readable; i++)
-		allow_below(fd, c->readable[i]);
+	for (size_t i = 0; i < sending->n_readable; i++)
+		allow_below(fd, sending->readable[i]);
+	for (size_t i = 0; i < sending->n_ports && all.ports & CONNECT_TCP; i++)
+		allow_port(fd, sending->ports[i]);
 	(void)syscall(SYS_landlock_restrict_self, fd, 0);
 	(void)close(fd);
 }
@@ -241,7 +284,6 @@ static const int allowed[] = {
 	SCMP_SYS(memfd_create),
 	SCMP_SYS(copy_file_range),
 	SCMP_SYS(flock),
-	SCMP_SYS(sendmsg),
 	SCMP_SYS(recvmsg),
 	SCMP_SYS(shutdown),
 	/* memory; see also allow_memory */
@@ -296,11 +338,12 @@ static const int allowed_server[] = {
 	SCMP_SYS(sendfile),
 };
 
-/* What a sender needs beside both: names of hosts, and connections of its own (allow_sender). */
+/* What a sender needs beside the worker's: names of hosts, and connections of its own (allow_sender). */
 static const int allowed_sender[] = {
-	SCMP_SYS(connect),    SCMP_SYS(bind),	SCMP_SYS(sendmmsg), SCMP_SYS(recvmmsg),
-	SCMP_SYS(socketpair), SCMP_SYS(access), SCMP_SYS(stat),	    SCMP_SYS(newfstatat),
-	SCMP_SYS(readlink),   SCMP_SYS(statx),
+	SCMP_SYS(connect),    SCMP_SYS(recvfrom),    SCMP_SYS(recvmmsg),    SCMP_SYS(setsockopt),
+	SCMP_SYS(getsockopt), SCMP_SYS(getsockname), SCMP_SYS(getpeername), SCMP_SYS(eventfd2),
+	SCMP_SYS(access),     SCMP_SYS(stat),	     SCMP_SYS(newfstatat),  SCMP_SYS(readlink),
+	SCMP_SYS(statx),
 };
 
 /* Allow a call if the masked argument has this value. */
@@ -365,18 +408,53 @@ static int allow_files(scmp_filter_ctx filter)
 	return err;
 }
 
-/* Files are opened to be read only, and sockets are for the internet, and to ask for this machine's addresses. */
+/* Bytes go to what a socket is connected to: this flag would connect it past the rules for ports. */
+static int allow_messages(scmp_filter_ctx filter, enum role role)
+{
+	int err = allow_if(filter, SCMP_SYS(sendmsg), 2, MSG_FASTOPEN, 0);
+
+	if (!err && role == SENDER)
+		err = allow_if(filter, SCMP_SYS(sendto), 3, MSG_FASTOPEN, 0);
+	if (!err && role == SENDER)
+		err = allow_if(filter, SCMP_SYS(sendmmsg), 3, MSG_FASTOPEN, 0);
+	return err;
+}
+
+/* Allow to make sockets of a family, a type and a protocol. */
+static int allow_sockets(scmp_filter_ctx filter, int call, int family, int type, int protocol)
+{
+	const uint64_t flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+
+	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 3,
+				SCMP_A0(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint64_t)family),
+				SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX & ~flags, (uint64_t)type),
+				SCMP_A2(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint64_t)protocol));
+}
+
+/*
+ * Files are opened to be read only. Sockets are TCP's, and UDP's to look up names. libcurl wakes its thread by
+ * a pair of sockets: one for messages could send to every UNIX socket.
+ */
 static int allow_sender(scmp_filter_ctx filter)
 {
-	static const uint64_t families[] = { AF_INET, AF_INET6, AF_NETLINK };
+	static const int families[] = { AF_INET, AF_INET6 };
+	static const struct {
+		int type, protocol;
+	} kinds[] = { { SOCK_STREAM, 0 },
+		      { SOCK_STREAM, IPPROTO_TCP },
+		      { SOCK_DGRAM, 0 },
+		      { SOCK_DGRAM, IPPROTO_UDP } };
 	int err = allow_if(filter, SCMP_SYS(openat), 2,
 			   O_ACCMODE | O_CREAT | O_TRUNC | O_PATH | (O_TMPFILE & ~O_DIRECTORY),
 			   O_RDONLY);
 
 	for (size_t i = 0; !err && i < sizeof(allowed_sender) / sizeof(allowed_sender[0]); i++)
 		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_sender[i], 0);
-	for (size_t i = 0; !err && i < sizeof(families) / sizeof(families[0]); i++)
-		err = allow_if(filter, SCMP_SYS(socket), 0, UINT32_MAX, families[i]);
+	for (size_t i = 0; !err && i < 2 * sizeof(kinds) / sizeof(kinds[0]); i++)
+		err = allow_sockets(filter, SCMP_SYS(socket), families[i % 2], kinds[i / 2].type,
+				    kinds[i / 2].protocol);
+	if (!err)
+		err = allow_sockets(filter, SCMP_SYS(socketpair), AF_UNIX, SOCK_STREAM, 0);
 	return err ? err : allow_if(filter, SCMP_SYS(ioctl), 1, UINT32_MAX, FIONBIO);
 }
 
@@ -389,10 +467,12 @@ static int filter_calls(enum role role)
 	for (size_t i = 0; !err && i < sizeof(allowed) / sizeof(allowed[0]); i++)
 		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
 	for (size_t i = 0;
-	     !err && role != WORKER && i < sizeof(allowed_server) / sizeof(allowed_server[0]); i++)
+	     !err && role == SERVER && i < sizeof(allowed_server) / sizeof(allowed_server[0]); i++)
 		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_server[i], 0);
 	if (!err && role == SENDER)
 		err = allow_sender(filter);
+	if (!err)
+		err = allow_messages(filter, role);
 	if (!err)
 		err = allow_memory(filter);
 	if (!err)
@@ -439,7 +519,124 @@ int sandbox_enter_server(void)
 	return enter(&(struct confinement){ .role = SERVER });
 }
 
-int sandbox_enter_sender(const char *const *readable, size_t n)
+int sandbox_enter_sender(const struct sandbox_sending *sending)
 {
-	return enter(&(struct confinement){ SENDER, readable, n });
+	return enter(&(struct confinement){ SENDER, *sending });
+}
+
+/* ---- processes with capabilities --------------------------------------------------------- */
+
+/* What recording does not take: to execute, to connect, to change files, mounts, the machine and other processes. */
+static const int refused[] = { SCMP_SYS(execve),
+			       SCMP_SYS(execveat),
+			       SCMP_SYS(fork),
+			       SCMP_SYS(vfork),
+			       SCMP_SYS(ptrace),
+			       SCMP_SYS(process_vm_writev),
+			       SCMP_SYS(kill),
+			       SCMP_SYS(tkill),
+			       SCMP_SYS(rt_sigqueueinfo),
+			       SCMP_SYS(rt_tgsigqueueinfo),
+			       SCMP_SYS(pidfd_send_signal),
+			       SCMP_SYS(pidfd_getfd),
+			       SCMP_SYS(kcmp),
+			       SCMP_SYS(move_pages),
+			       SCMP_SYS(migrate_pages),
+			       SCMP_SYS(setns),
+			       SCMP_SYS(unshare),
+			       SCMP_SYS(socket),
+			       SCMP_SYS(connect),
+			       SCMP_SYS(bind),
+			       SCMP_SYS(listen),
+			       SCMP_SYS(accept),
+			       SCMP_SYS(accept4),
+			       SCMP_SYS(creat),
+			       SCMP_SYS(truncate),
+			       SCMP_SYS(unlink),
+			       SCMP_SYS(unlinkat),
+			       SCMP_SYS(rename),
+			       SCMP_SYS(renameat),
+			       SCMP_SYS(renameat2),
+			       SCMP_SYS(link),
+			       SCMP_SYS(linkat),
+			       SCMP_SYS(symlink),
+			       SCMP_SYS(symlinkat),
+			       SCMP_SYS(mkdir),
+			       SCMP_SYS(mkdirat),
+			       SCMP_SYS(rmdir),
+			       SCMP_SYS(mknod),
+			       SCMP_SYS(mknodat),
+			       SCMP_SYS(chmod),
+			       SCMP_SYS(fchmod),
+			       SCMP_SYS(fchmodat),
+			       SCMP_SYS(chown),
+			       SCMP_SYS(fchown),
+			       SCMP_SYS(lchown),
+			       SCMP_SYS(fchownat),
+			       SCMP_SYS(setxattr),
+			       SCMP_SYS(lsetxattr),
+			       SCMP_SYS(fsetxattr),
+			       SCMP_SYS(chroot),
+			       SCMP_SYS(pivot_root),
+			       SCMP_SYS(mount),
+			       SCMP_SYS(umount2),
+			       SCMP_SYS(open_tree),
+			       SCMP_SYS(move_mount),
+			       SCMP_SYS(fsopen),
+			       SCMP_SYS(fsmount),
+			       SCMP_SYS(swapon),
+			       SCMP_SYS(swapoff),
+			       SCMP_SYS(init_module),
+			       SCMP_SYS(finit_module),
+			       SCMP_SYS(delete_module),
+			       SCMP_SYS(kexec_load),
+			       SCMP_SYS(kexec_file_load),
+			       SCMP_SYS(reboot),
+			       SCMP_SYS(iopl),
+			       SCMP_SYS(ioperm),
+			       SCMP_SYS(settimeofday),
+			       SCMP_SYS(clock_settime),
+			       SCMP_SYS(clock_adjtime),
+			       SCMP_SYS(adjtimex),
+			       SCMP_SYS(sethostname),
+			       SCMP_SYS(setdomainname),
+			       SCMP_SYS(syslog),
+			       SCMP_SYS(setuid),
+			       SCMP_SYS(setreuid),
+			       SCMP_SYS(setresuid),
+			       SCMP_SYS(add_key),
+			       SCMP_SYS(request_key),
+			       SCMP_SYS(keyctl),
+			       SCMP_SYS(userfaultfd),
+			       SCMP_SYS(io_uring_setup) };
+
+static int refuse_if(scmp_filter_ctx filter, int call, struct scmp_arg_cmp only)
+{
+	return seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 1, only);
+}
+
+int sandbox_narrow(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	int err = filter ? 0 : -ENOMEM;
+
+	/* Most calls go on: find them by a search, not one after the other. */
+	if (!err)
+		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	for (size_t i = 0; !err && i < sizeof(refused) / sizeof(refused[0]); i++)
+		err = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), refused[i], 0);
+	if (!err) /* its flags are in memory; libc goes on with clone */
+		err = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+	if (!err)
+		err = refuse_if(filter, SCMP_SYS(clone),
+				SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+	if (!err)
+		err = refuse_if(filter, SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_NE, (uint64_t)getpid()));
+	if (!err)
+		err = refuse_if(filter, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_NE, 0));
+	if (!err)
+		err = seccomp_load(filter);
+	if (filter)
+		seccomp_release(filter);
+	return err;
 }

@@ -34,11 +34,24 @@ void sandbox_limit_memory(uint64_t bytes);
 int sandbox_enter(void);
 /* The same for a server: it may also accept connections on the sockets that it has, and use them. */
 int sandbox_enter_server(void);
+/* What a process that sends may reach. All is borrowed. */
+struct sandbox_sending {
+	const char *const *readable; /* paths, and what is below them */
+	size_t n_readable;
+	const uint16_t *ports; /* of TCP, to which it connects; on kernels since 6.7 to no other */
+	size_t n_ports;
+	bool any_port;
+};
+
 /*
  * The same for a process that sends: it may also connect to other machines, and read what a connection needs
- * of /etc (names, certificates), and what is at or below n other paths, with the rights of a user that nobody
- * is.
+ * of /etc (names, certificates), with the rights of a user that nobody is.
  */
-int sandbox_enter_sender(const char *const *readable, size_t n);
+int sandbox_enter_sender(const struct sandbox_sending *sending);
+/*
+ * Of a process that keeps capabilities: forbid what recording does not take. It makes no process and no
+ * socket but pairs, executes, mounts and deletes nothing, and ends and changes no other process.
+ */
+int sandbox_narrow(void);
 
 #endif

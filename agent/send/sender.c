@@ -5,6 +5,7 @@
 #include "agent/history/history.h"
 #include "agent/log.h"
 #include "agent/role/sandbox.h"
+#include "agent/send/ports.h"
 #include "agent/send/sent.h"
 
 #include <errno.h>
@@ -354,6 +355,7 @@ int sender_run(struct sender *s)
 	static struct line lines[SENDING_TARGETS];
 	const char *readable[2 * SENDING_TARGETS];
 	size_t n_readable = 0;
+	struct ports ports;
 	uint64_t busy = 0;
 	int sent = -1, err;
 
@@ -369,8 +371,11 @@ int sender_run(struct sender *s)
 		if (s->targets[i].debuginfo)
 			readable[n_readable++] = "/";
 	}
+	if (!err)
+		err = ports_find(s->targets, s->n_targets, &ports);
 	if (!err && sandbox_is_possible()) {
-		err = sandbox_enter_sender(readable, n_readable);
+		err = sandbox_enter_sender(&(struct sandbox_sending){
+			readable, n_readable, ports.all, ports.n, ports.any });
 		if (err)
 			log_error("the sender: giving up rights: %s", strerror(-err));
 	}

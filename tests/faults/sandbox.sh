@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tests the sandbox of the commands that read recordings, profiles and processes. Code that took over the
-# worker (preload/hostile.c) can open no file, make no socket and no process, and holds no right; a file
-# that ends the worker is left out, and the rest of the result comes out. A recording goes on.
+# Tests the sandbox of each role (docs/security.md). Code that took over the worker, the store, the history or
+# the server (preload/hostile.c) can open no file, make no socket and no process, and holds no right; of a sender, it
+# connects to the ports of the targets; of the capture process, it executes and reaches nobody. A file that ends the
+# worker is left out, and the rest of the result comes out. A recording goes on.
 set -u
 . tests/recorder.sh
 . tests/wait.sh
@@ -40,29 +41,110 @@ chmod 644 "$dir/x.owc" "$dir/x.pb.gz"
 
 # ---- code that took over the worker -------------------------------------------------------------
 
-attack() { # NAME COMMAND…: as who runs this
-	local name=$1
-	shift
+echo victim >"$dir/victim"
+export HOSTILE_VICTIM=$dir/victim
+attack() { # ROLES NAME COMMAND…: as who runs this; each of the roles tries, and nobody succeeds
+	local roles=$1 name=$2 role
+	shift 2
 	LD_PRELOAD=$dir/hostile.so HOSTILE=attack "$@" >"$dir/out" 2>"$dir/err" || fail "$name: exit $?: $(cat "$dir/err")"
-	grep -q '^hostile: tried [1-9][0-9]*, succeeded 0$' "$dir/err" || fail "$name: $(grep hostile "$dir/err")"
+	for role in $roles; do
+		grep -q "^hostile: offwind-$role: tried [1-9][0-9]*, succeeded 0$" "$dir/err" || fail "$name: $role: $(grep hostile "$dir/err")"
+	done
+	grep -q '^hostile: .*: succeeded: ' "$dir/err" && fail "$name: $(grep hostile "$dir/err")"
+	[ "$(cat "$dir/victim")" = victim ] || fail "$name: a file was harmed"
 }
-attack "unwind" "$offwind" unwind "$dir/x.owc" -o "$dir/y.pb.gz"
-attack "unwind as text" "$offwind" unwind "$dir/x.owc" -f text
-attack "explain" "$offwind" explain "$dir/x.owc"
-attack "report of a recording" "$offwind" report "$dir/x.owc"
-attack "flame graph of a recording" "$offwind" flamegraph "$dir/x.owc" -o "$dir/y.html"
-attack "perf_to_profile" bash -c "exec -a perf_to_profile '$offwind' -f -i '$dir/x.owc' -o '$dir/z.pb'"
-attack "record" "$offwind" record -o "$dir/y.pb.gz" -- "$dir/prog"
-attack "record of the machine" "$offwind" record -a -d 1 -o "$dir/y.pb.gz"
-attack "record to a capture file" "$offwind" record --raw -o "$dir/y.owc" -- "$dir/prog"
-attack "top" "$offwind" top --batch -n 2 --delay 1
+attack worker "unwind" "$offwind" unwind "$dir/x.owc" -o "$dir/y.pb.gz"
+attack worker "unwind as text" "$offwind" unwind "$dir/x.owc" -f text
+attack worker "explain" "$offwind" explain "$dir/x.owc"
+attack worker "report of a recording" "$offwind" report "$dir/x.owc"
+attack worker "flame graph of a recording" "$offwind" flamegraph "$dir/x.owc" -o "$dir/y.html"
+attack worker "perf_to_profile" bash -c "exec -a perf_to_profile '$offwind' -f -i '$dir/x.owc' -o '$dir/z.pb'"
+attack "worker capture" "record" "$offwind" record -o "$dir/y.pb.gz" -- "$dir/prog"
+attack "worker capture" "record of the machine" "$offwind" record -a -d 1 -o "$dir/y.pb.gz"
+attack "worker capture" "record to a capture file" "$offwind" record --raw -o "$dir/y.owc" -- "$dir/prog"
+attack "worker capture" "top" "$offwind" top --batch -n 2 --delay 1
 "$dir/prog" & prog=$!
-attack "unwind of a process" "$offwind" unwind --pid $prog -o "$dir/y.pb.gz"
+attack worker "unwind of a process" "$offwind" unwind --pid $prog -o "$dir/y.pb.gz"
 wait $prog
 user=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOSTILE_HAS_ROOT=1 "HOME=$dir/home" OFFWIND_DB=)
-attack "unwind by an ordinary user" "${user[@]}" "$dir/offwind" unwind "$dir/x.owc" -f text
-attack "unwind by the root of a user namespace" unshare -r "$dir/offwind" unwind --no-cache "$dir/x.owc" -f text
-attack "explain by an ordinary user" "${user[@]}" "$dir/offwind" explain "$dir/x.owc"
+attack worker "unwind by an ordinary user" "${user[@]}" "$dir/offwind" unwind "$dir/x.owc" -f text
+attack worker "unwind by the root of a user namespace" unshare -r "$dir/offwind" unwind --no-cache "$dir/x.owc" -f text
+attack worker "explain by an ordinary user" "${user[@]}" "$dir/offwind" explain "$dir/x.owc"
+
+# ---- the daemon's roles -----------------------------------------------------------------------------
+
+# A receiver that takes everything, a port of this machine that is not its, and a UNIX socket that everybody may use.
+cat >"$dir/receiver.py" <<'PY'
+import http.server, os, socket, sys, threading
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers['Content-Length']))
+        self.send_response(200)
+        self.send_header('Content-Type', 'application/x-protobuf')
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+    def log_message(self, *args): pass
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+other = socket.create_server(('127.0.0.1', 0))
+local = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+local.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o777)
+print(server.server_port, other.getsockname()[1], flush=True)
+server.serve_forever()
+PY
+python3 "$dir/receiver.py" "$dir/everybody" >"$dir/ports" & receiver=$!
+until_or_dead $receiver grep -q ' ' "$dir/ports" || fail "the receiver"
+read -r HOSTILE_TARGET HOSTILE_OTHER <"$dir/ports"
+# Landlock knows ports since its version 4.
+python3 -c 'import ctypes; exit(ctypes.CDLL(None).syscall(444, 0, 0, 1) >= 4)' && export HOSTILE_ANY_PORT=1
+printf '[record]\nrotate = 1\nevent = cpu-clock\n[export otlp]\nurl = http://127.0.0.1:%d\n' "$HOSTILE_TARGET" >"$dir/conf"
+export HOSTILE_TARGET HOSTILE_OTHER HOSTILE_SOCKET=$dir/everybody
+LD_PRELOAD=$dir/hostile.so HOSTILE=attack "$offwind" daemon --config "$dir/conf" --db "$dir/daemon.db" --listen "unix:$dir/socket" 2>"$dir/log" & daemon=$!
+metric() { curl -s --unix-socket "$dir/socket" http://x/metrics | awk -v name="$1 " 'index($0, name) == 1 { print $NF }'; }
+has_sent() { [ "$(metric 'offwind_export_windows_total{target="otlp"}')" -ge 2 ] 2>/dev/null; }
+until_or_dead $daemon has_sent || fail "the daemon: $(cat "$dir/log")"
+tries() { grep -q "^hostile: offwind-$1: tried [1-9][0-9]*, succeeded 0$" "$dir/log"; } # ROLE
+child() { # ROLE
+	local pid
+	for pid in $(cat "/proc/$daemon/task/$daemon/children"); do
+		has_name "$pid" "offwind-$1" && echo "$pid" && return
+	done
+}
+holds() { # WHO NAME REGEX: what stands in $status
+	grep -qE "^$2:[[:space:]]+$3\$" <<<"$status" || fail "the $1's $2: $(grep "^$2:" <<<"$status")"
+}
+confined() { # ROLE PID: it has no right
+	local set uid
+	status=$(cat "/proc/$2/status")
+	for set in CapInh CapPrm CapEff CapBnd CapAmb; do
+		holds "$1" $set 0000000000000000
+	done
+	holds "$1" NoNewPrivs 1
+	holds "$1" Seccomp 2
+	holds "$1" Groups '[[:space:]]*'
+	uid=$(sed -nE 's/^Uid:\t([0-9]+)\t\1\t\1\t\1$/\1/p' <<<"$status")
+	[ "${uid:-0}" -ge $((0x70000000)) ] || fail "the $1's user: $(grep ^Uid: <<<"$status")"
+	[ "$1" = sender ] || [[ $(readlink "/proc/$2/root") == /proc/$2/fdinfo ]] || fail "the $1's root: $(readlink "/proc/$2/root")"
+	ls -l "/proc/$2/fd" | grep -E 'anon_inode:.*(bpf|perf)' && fail "the $1 holds what the capture process does"
+}
+writes() { # PID: the files that it can write
+	local fd
+	for fd in "/proc/$1/fd"/*; do
+		[[ $(readlink "$fd") == /* ]] && grep -qE '^flags:.*[12]$' "/proc/$1/fdinfo/${fd##*/}" && readlink "$fd"
+	done
+}
+for role in worker store history server sender capture; do
+	until_or_dead $daemon tries $role || fail "$role: $(grep "^hostile: offwind-$role" "$dir/log")"
+	[ $role = capture ] || confined $role "$(child $role)"
+done
+grep -q '^hostile: .*: succeeded: ' "$dir/log" && fail "the daemon: $(grep hostile "$dir/log")"
+[ "$(cat "$dir/victim")" = victim ] || fail "the daemon: a file was harmed"
+for role in server sender; do
+	writes "$(child $role)" | grep -vE '^(/dev/null|.*/log|.*-history\.db-sent)$' && fail "the $role can write that"
+done
+kill $daemon
+wait $daemon || fail "the daemon: exit $?: $(cat "$dir/log")"
+kill $receiver
 
 # ---- what the worker holds --------------------------------------------------------------------------
 
@@ -81,24 +163,10 @@ stopped_worker() { # COMMAND…
 	done
 	fail "$*: there is no worker"
 }
-holds() { # NAME REGEX: what stands in status
-	grep -qE "^$1:[[:space:]]+$2\$" <<<"$status" || fail "the worker's $1: $(grep "^$1:" <<<"$status")"
-}
 for command in "unwind $dir/x.owc -o $dir/y.pb.gz" "record -a -d 2 -o $dir/y.pb.gz"; do
 	stopped_worker "$offwind" $command
 	[ -n "$worker" ] || continue
-	status=$(cat "/proc/$worker/status")
-	for set in CapInh CapPrm CapEff CapBnd CapAmb; do
-		holds $set 0000000000000000
-	done
-	holds NoNewPrivs 1
-	holds Seccomp 2
-	holds Groups '[[:space:]]*'
-	uid=$(sed -nE 's/^Uid:\t([0-9]+)\t\1\t\1\t\1$/\1/p' <<<"$status")
-	[ "${uid:-0}" -ge $((0x70000000)) ] || fail "the worker's user: $(grep ^Uid: <<<"$status")"
-	[[ $(readlink "/proc/$worker/root") == /proc/$worker/fdinfo ]] || fail "the worker's root: $(readlink "/proc/$worker/root")"
-	# No descriptor of the kernel's recording is its.
-	ls -l "/proc/$worker/fd" | grep -E 'anon_inode:.*(bpf|perf)' && fail "$command: the worker holds what the capture process does"
+	confined worker "$worker"
 	# It has the store, for reading alone.
 	n=0
 	for fd in "/proc/$worker/fd"/*; do

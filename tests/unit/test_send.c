@@ -12,6 +12,7 @@
 
 #include "agent/send/attributes.h"
 #include "agent/send/parts.h"
+#include "agent/send/ports.h"
 #include "agent/send/post.h"
 #include "agent/send/sent.h"
 #include "agent/send/series.h"
@@ -508,6 +509,44 @@ static void test_paths_are_joined(void)
 	}
 }
 
+static void check_ports(const struct target *targets, size_t n, const uint16_t *expected,
+			size_t n_expected, const char *what)
+{
+	struct ports found;
+
+	CHECK(ports_find(targets, n, &found) == 0, what);
+	CHECK(found.n == n_expected && !memcmp(found.all, expected, n_expected * sizeof(*expected)),
+	      what);
+}
+
+static void test_ports_are_those_of_urls_and_proxies(void)
+{
+	static char secure[] = "https://collector.example/v1", local[] = "http://u:p@[::1]:4318",
+		    shards[] = "http://a:8123,https://b:8443/db,http://c,https://d";
+	const struct target targets[] = { { .url = secure }, { .url = local }, { .url = shards } };
+	const uint16_t of_urls[] = { 53, 443, 4318, 8123, 8443, 80 };
+	/* By CURLOPT_PROXY(3): what is not said is http, and port 1080, or 443 for https. */
+	const uint16_t of_proxies[] = { 53, 443, 3128, 1080, 8080, 9050 };
+	struct ports found;
+	struct target files = { .url = secure, .debuginfo = true };
+
+	if (ports_find(targets, 0, &found) == -ENOENT)
+		return; /* libcurl is not installed */
+	(void)unsetenv("http_proxy");
+	(void)unsetenv("https_proxy");
+	(void)unsetenv("HTTPS_PROXY");
+	(void)unsetenv("all_proxy");
+	(void)unsetenv("ALL_PROXY");
+	check_ports(targets, 3, of_urls, 6, "ports of URLs");
+	(void)setenv("http_proxy", "http://user@proxy.example:3128/", 1);
+	(void)setenv("https_proxy", "proxy.example", 1);
+	(void)setenv("HTTPS_PROXY", "https://proxy.example", 1);
+	(void)setenv("all_proxy", "[::1]:8080", 1);
+	(void)setenv("ALL_PROXY", "socks5h://127.0.0.1:9050", 1);
+	check_ports(targets, 1, of_proxies, 6, "ports of proxies");
+	CHECK(ports_find(&files, 1, &found) == 0 && found.any, "a receiver says where files go");
+}
+
 int main(void)
 {
 	db_make_name();
@@ -520,6 +559,7 @@ int main(void)
 	test_a_place_survives();
 	test_each_window_comes_once();
 	test_paths_are_joined();
+	test_ports_are_those_of_urls_and_proxies();
 	db_remove();
 	return check_done();
 }

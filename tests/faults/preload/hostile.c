@@ -1,8 +1,9 @@
 /*
- * tests/faults/preload/hostile.c: what code that took over a worker could do, for LD_PRELOAD.
+ * tests/faults/preload/hostile.c: what code that took over a process of offwind could do, for LD_PRELOAD.
  *
  * Once the process is confined, its next read of a file runs this:
- *   HOSTILE=attack      try everything that the sandbox forbids and print what succeeded
+ *   HOSTILE=attack      try everything that the sandbox of its role forbids and print what succeeded; a sender
+ *                       needs the ports HOSTILE_TARGET and HOSTILE_OTHER, and the path HOSTILE_SOCKET
  *   HOSTILE=crash:INODE die of SIGSEGV if the file has this inode and is not only hashed
  *   HOSTILE=hang:INODE  stop if the file has this inode, the first time among all processes
  *   HOSTILE=stop        stop the worker (SIGSTOP), so that /proc/PID can be looked at
@@ -15,6 +16,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/openat2.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -31,6 +33,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static atomic_bool began;
@@ -47,95 +50,237 @@ static void say(const char *text)
 	(void)!write(2, text, strlen(text));
 }
 
-/* result >= 0: the attack succeeded. */
-static void try(const char *name, long result)
+/* The name of this process, which tells its role. */
+static char role[16];
+
+static bool is_role(const char *name)
+{
+	return !strcmp(role, name);
+}
+
+static void report(const char *name, long result)
 {
 	char line[160];
 
-	tried++;
-	if (result < 0)
-		return;
 	succeeded++;
-	(void)snprintf(line, sizeof(line), "hostile: succeeded: %s (%ld)\n", name, result);
+	(void)snprintf(line, sizeof(line), "hostile: %s: succeeded: %s (%ld)\n", role, name,
+		       result);
 	say(line);
 }
 
-static void attack(void)
+/* result >= 0: the attack succeeded. */
+static void try(const char *name, long result)
 {
-	struct open_how how = { .flags = O_RDONLY };
-	struct stat st;
+	tried++;
+	if (result >= 0)
+		report(name, result);
+}
+
+/* The same for a call that could fail for another reason than that it is forbidden. */
+static void try_refused(const char *name, long result)
+{
+	tried++;
+	if (result >= 0 || (errno != EPERM && errno != EACCES && errno != ENOSYS))
+		report(name, result < 0 ? -errno : result);
+}
+
+/* A file that could be harmed, which the test made; it belongs to root and everybody may read it. */
+static const char *victim(void)
+{
+	const char *path = getenv("HOSTILE_VICTIM");
+
+	return path ? path : "/nobody/has/this";
+}
+
+/* To execute, to make processes, to reach others, to get rights back. No confined process may do any of it. */
+static void attack_machine(void)
+{
 	pid_t parent = getppid();
-	char byte, line[80];
+	char byte;
+	struct iovec here = { &byte, 1 }, there = { (void *)(uintptr_t)0x400000, 1 };
+	uint64_t attr[16] = { 0 };
+
+	try_refused("truncate", truncate(victim(), 0));
+	try_refused("unlink", unlink(victim()));
+	try_refused("rename", rename(victim(), "/tmp/hostile"));
+	try_refused("link", link(victim(), "/tmp/hostile"));
+	try_refused("symlink", symlink(victim(), "/tmp/hostile"));
+	try_refused("mkdir", mkdir("/tmp/hostile", 0700));
+	try_refused("mknod", mknod("/tmp/hostile", S_IFIFO | 0600, 0));
+	try_refused("chmod", chmod(victim(), 0666));
+	try_refused("chown", chown(victim(), 1, 1));
+	try_refused("chroot", chroot("/"));
+	try_refused("mount", syscall(SYS_mount, "none", "/", "none", 0, NULL));
+	try_refused("unshare", unshare(CLONE_NEWUSER));
+	try_refused("setns", setns(0, 0));
+	try_refused("socket: internet", socket(AF_INET, SOCK_RAW, IPPROTO_TCP));
+	try_refused("socket: unix", socket(AF_UNIX, SOCK_STREAM, 0));
+	try_refused("socket: netlink", socket(AF_NETLINK, SOCK_RAW, 0));
+	try_refused("socket: packets", socket(AF_PACKET, SOCK_RAW, 0));
+	try_refused("bind", bind(-1, NULL, 0));
+	try_refused("listen", listen(-1, 1));
+	try_refused("accept", accept(-1, NULL, NULL));
+	try_refused("fork", syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL));
+	try_refused("vfork", syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL));
+	try_refused("clone3", syscall(SYS_clone3, attr, sizeof(attr)));
+	try_refused("execve", execve("/bin/true", (char *[]){ "true", NULL }, (char *[]){ NULL }));
+	try_refused("execveat", syscall(SYS_execveat, 0, "", NULL, NULL, AT_EMPTY_PATH));
+	try_refused("ptrace", ptrace(PTRACE_SEIZE, parent, NULL, NULL));
+	try_refused("process_vm_writev", process_vm_writev(parent, &here, 1, &there, 1, 0));
+	try_refused("kill", kill(parent, 0));
+	try_refused("tgkill of another process", syscall(SYS_tgkill, parent, parent, 0));
+	try_refused("a limit of another process", syscall(SYS_prlimit64, parent, 0, NULL, attr));
+	try_refused("a descriptor of another process", syscall(SYS_pidfd_getfd, -1, 0, 0));
+	try_refused("a module of the kernel", syscall(SYS_init_module, attr, 0, ""));
+	try_refused("io_uring", syscall(SYS_io_uring_setup, 1, attr));
+	try_refused("userfaultfd", syscall(SYS_userfaultfd, 0));
+	try_refused("keyctl", syscall(SYS_keyctl, 0, -1, 0));
+	try_refused("setuid", setuid(1));
+	try_refused("the clock", syscall(SYS_clock_settime, 0, NULL));
+	try_refused("reboot", syscall(SYS_reboot, 0, 0, 0, NULL));
+}
+
+/* What processes without capabilities may not do either, and recording takes. */
+static void attack_more(void)
+{
+	pid_t parent = getppid();
+	char byte, path[64];
 	struct iovec here = { &byte, 1 }, there = { (void *)(uintptr_t)0x400000, 1 };
 	long page = sysconf(_SC_PAGESIZE);
 	void *memory = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			    -1, 0);
 	uint64_t attr[16] = { 0 };
 
+	try("create", open("/tmp/hostile", O_CREAT | O_WRONLY, 0600));
+	try("O_TMPFILE", open("/tmp", O_TMPFILE | O_RDWR, 0600));
+	try("write a file", open(victim(), O_WRONLY));
+	try("open by handle", syscall(SYS_open_by_handle_at, AT_FDCWD, attr, O_RDONLY));
+	try("own memory by /proc", open("/proc/self/mem", O_RDWR));
+	(void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)parent);
+	try("another's memory by /proc", open(path, O_RDONLY));
+	(void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)parent);
+	try("another's environment", open(path, O_RDONLY));
+	try_refused("process_vm_readv", process_vm_readv(parent, &here, 1, &there, 1, 0));
+	try_refused("pidfd_open", syscall(SYS_pidfd_open, parent, 0));
+	try_refused("setgroups", syscall(SYS_setgroups, 0, NULL));
+	try_refused("capset", syscall(SYS_capset, attr, attr));
+	try("executable memory", mmap(NULL, (size_t)page, PROT_READ | PROT_EXEC,
+				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED
+					 ? -1
+					 : 0);
+	try("memory made executable", mprotect(memory, (size_t)page, PROT_READ | PROT_EXEC));
+	try_refused("bpf", syscall(SYS_bpf, 0, attr, sizeof(attr)));
+	try_refused("perf_event_open", syscall(SYS_perf_event_open, attr, 0, -1, -1, 0));
+	try_refused("prctl", prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
+	try_refused("a terminal's input", syscall(SYS_ioctl, 0, 0x5412 /* TIOCSTI */, "x"));
+	try_refused("chdir", chdir("/etc"));
+}
+
+/* To learn anything by a path, which only a sender may. */
+static void attack_paths(void)
+{
+	struct open_how how = { .flags = O_RDONLY };
+	struct stat st;
+	char byte;
+
 	try("open", open("/etc/passwd", O_RDONLY));
 	try("open the root", open("/", O_RDONLY | O_DIRECTORY));
 	try("open the current directory", open(".", O_RDONLY | O_DIRECTORY));
 	try("openat2", syscall(SYS_openat2, AT_FDCWD, "/etc/passwd", &how, sizeof(how)));
-	try("open by handle", syscall(SYS_open_by_handle_at, AT_FDCWD, attr, O_RDONLY));
-	try("create", open("/tmp/hostile", O_CREAT | O_WRONLY, 0600));
-	try("O_TMPFILE", open("/tmp", O_TMPFILE | O_RDWR, 0600));
-	try("own memory by /proc", open("/proc/self/mem", O_RDWR));
-	try("another's memory by /proc", open("/proc/1/mem", O_RDONLY));
-	try("truncate", truncate("/etc/passwd", 0));
-	try("unlink", unlink("/etc/passwd"));
-	try("rename", rename("/etc/passwd", "/etc/passwd-"));
-	try("link", link("/etc/passwd", "/tmp/hostile"));
-	try("symlink", symlink("/etc/passwd", "/tmp/hostile"));
-	try("mkdir", mkdir("/tmp/hostile", 0700));
-	try("chmod", chmod("/etc/passwd", 0666));
-	try("chown", chown("/etc/passwd", 1, 1));
 	try("stat", stat("/etc/passwd", &st));
 	if (!getenv("HOSTILE_HAS_ROOT")) /* an ordinary user cannot change the root directory */
 		try("stat, through the flag for descriptors",
 		    syscall(SYS_newfstatat, AT_FDCWD, "/etc/passwd", &st, AT_EMPTY_PATH));
 	try("access", access("/etc/passwd", R_OK));
 	try("readlink", readlink("/proc/self/exe", &byte, 1));
-	try("chdir", chdir("/etc"));
-	try("chroot", chroot("/"));
-	try("mount", syscall(SYS_mount, "none", "/", "tmpfs", 0, NULL));
-	try("unshare", unshare(CLONE_NEWUSER));
-	try("setns", setns(0, 0));
-	try("socket: internet", socket(AF_INET, SOCK_STREAM, 0));
-	try("socket: unix", socket(AF_UNIX, SOCK_STREAM, 0));
-	try("socket: netlink", socket(AF_NETLINK, SOCK_RAW, 0));
-	try("fork", syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL));
-	try("clone3", syscall(SYS_clone3, attr, sizeof(attr)));
-	try("execve", execve("/bin/true", (char *[]){ "true", NULL }, (char *[]){ NULL }));
-	try("execveat", syscall(SYS_execveat, 0, "", NULL, NULL, AT_EMPTY_PATH));
-	try("ptrace", ptrace(PTRACE_SEIZE, parent, NULL, NULL));
-	try("process_vm_readv", process_vm_readv(parent, &here, 1, &there, 1, 0));
-	try("process_vm_writev", process_vm_writev(parent, &here, 1, &there, 1, 0));
-	try("kill", kill(parent, 0));
-	try("tgkill of another process", syscall(SYS_tgkill, parent, parent, 0));
-	try("pidfd_open", syscall(SYS_pidfd_open, parent, 0));
-	try("executable memory", mmap(NULL, (size_t)page, PROT_READ | PROT_EXEC,
-				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED
-					 ? -1
-					 : 0);
-	try("memory made executable", mprotect(memory, (size_t)page, PROT_READ | PROT_EXEC));
-	try("bpf", syscall(SYS_bpf, 0, attr, sizeof(attr)));
-	try("perf_event_open", syscall(SYS_perf_event_open, attr, 0, -1, -1, 0));
-	try("io_uring", syscall(SYS_io_uring_setup, 1, attr));
-	try("userfaultfd", syscall(SYS_userfaultfd, 0));
-	try("keyctl", syscall(SYS_keyctl, 0, -1, 0));
-	try("setuid", setuid(0));
-	try("setgroups", syscall(SYS_setgroups, 0, NULL));
-	try("capset", syscall(SYS_capset, attr, attr));
-	try("reboot", syscall(SYS_reboot, 0, 0, 0, NULL));
-	try("prctl", prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
-	try("a limit of another process", syscall(SYS_prlimit64, parent, 0, NULL, attr));
-	try("a terminal's input", syscall(SYS_ioctl, 0, 0x5412 /* TIOCSTI */, "x"));
-	(void)snprintf(line, sizeof(line), "hostile: tried %d, succeeded %d\n", tried, succeeded);
-	say(line);
+	try_refused("socket: TCP", socket(AF_INET, SOCK_STREAM, 0));
+	try_refused("socket: UDP", socket(AF_INET, SOCK_DGRAM, 0));
+	try_refused("connect", connect(-1, NULL, 0));
 }
 
-/* The store process is confined, too, but nobody lets it go on. */
-static bool is_store;
+static struct sockaddr_in address_of(const char *name)
+{
+	const char *port = getenv(name);
+
+	return (struct sockaddr_in){ .sin_family = AF_INET,
+				     .sin_port = htons((uint16_t)(port ? atoi(port) : 0)),
+				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+}
+
+/* A sender opens what everybody may read of /etc, and connects to the ports of its targets. */
+static void attack_network(void)
+{
+	const struct sockaddr_in target = address_of("HOSTILE_TARGET"),
+				 other = address_of("HOSTILE_OTHER");
+	const struct sockaddr *to = (const struct sockaddr *)&other;
+	struct sockaddr_un local = { .sun_family = AF_UNIX };
+	struct sockaddr_in own = other;
+	struct open_how how = { .flags = O_RDONLY };
+	int fd, pair[2], type;
+	socklen_t size = sizeof(type);
+
+	/* Files. */
+	try("read a file", open(victim(), O_RDONLY));
+	try("read a secret", open("/etc/shadow", O_RDONLY));
+	try("write in /etc", open("/etc/passwd", O_RDWR));
+	try("a path to a file", open("/etc/passwd", O_PATH));
+	try("open the root", open("/", O_RDONLY | O_DIRECTORY));
+	try("the command line of a process", open("/proc/1/cmdline", O_RDONLY));
+	try("openat2", syscall(SYS_openat2, AT_FDCWD, "/etc/passwd", &how, sizeof(how)));
+	/* Sockets of other kinds, and ways round the rules for TCP. */
+	try_refused("socket: MPTCP", socket(AF_INET, SOCK_STREAM, 262 /* IPPROTO_MPTCP */));
+	try_refused("socket: SCTP", socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP));
+	try_refused("socket: ping", socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP));
+	try_refused("socket: VSOCK", socket(40 /* AF_VSOCK */, SOCK_STREAM, 0));
+	try_refused("socket: cryptography", socket(38 /* AF_ALG */, SOCK_SEQPACKET, 0));
+	try_refused("a pair for messages", socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));
+	try_refused("a pair for packets", socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair));
+	if (!socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) {
+		(void)snprintf(local.sun_path, sizeof(local.sun_path), "%s",
+			       getenv("HOSTILE_SOCKET"));
+		try("connect a pair to a UNIX socket",
+		    connect(pair[0], (const struct sockaddr *)&local, sizeof(local)));
+		try("send to a UNIX socket",
+		    sendto(pair[0], "x", 1, 0, (const struct sockaddr *)&local, sizeof(local)));
+	}
+	/* What it was given. */
+	for (fd = 0; fd < 1024; fd++)
+		if (fd != pair[0] && fd != pair[1] &&
+		    !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size))
+			report("an inherited socket", fd);
+	/* Connections. */
+	fd = socket(AF_INET, SOCK_STREAM, 0);
+	own.sin_port = 0;
+	try_refused("bind to a port", bind(fd, (const struct sockaddr *)&own, sizeof(own)));
+	try_refused("listen", listen(fd, 1));
+	if (!getenv("HOSTILE_ANY_PORT")) /* Landlock knows ports since Linux 6.7 */
+		try_refused("connect to another port", connect(fd, to, sizeof(other)));
+	try_refused("connect by sending", sendto(fd, "x", 1, MSG_FASTOPEN, to, sizeof(other)));
+	try_refused("connect by sending a message",
+		    sendmsg(fd,
+			    &(struct msghdr){ .msg_name = (void *)(uintptr_t)to,
+					      .msg_namelen = sizeof(other) },
+			    MSG_FASTOPEN));
+	if (connect(fd, (const struct sockaddr *)&target, sizeof(target)))
+		report("the target cannot be reached", -errno);
+	(void)close(fd);
+}
+
+static void attack(void)
+{
+	char line[80];
+
+	attack_machine();
+	if (!is_role("offwind-capture"))
+		attack_more();
+	if (is_role("offwind-sender"))
+		attack_network();
+	else if (!is_role("offwind-capture"))
+		attack_paths();
+	(void)snprintf(line, sizeof(line), "hostile: %s: tried %d, succeeded %d\n", role, tried,
+		       succeeded);
+	say(line);
+}
 
 int prctl(int what, ...)
 {
@@ -147,7 +292,7 @@ int prctl(int what, ...)
 		args[i] = va_arg(list, unsigned long);
 	va_end(list);
 	if (what == PR_SET_NAME)
-		is_store = !strcmp((const char *)args[0], "offwind-store");
+		(void)snprintf(role, sizeof(role), "%.15s", (const char *)args[0]);
 	return (int)syscall(SYS_prctl, what, args[0], args[1], args[2], args[3]);
 }
 
@@ -168,7 +313,9 @@ static void look(int fd, size_t size)
 	const char *what = getenv("HOSTILE");
 	struct stat st;
 
-	if (!what || fd < 0 || atomic_load(&began) || !is_confined())
+	/* Only what tries everything is for the capture process, too, which has a filter of its own. */
+	if (!what || fd < 0 || atomic_load(&began) ||
+	    (is_role("offwind-capture") && strcmp(what, "attack") != 0) || !is_confined())
 		return;
 	if (!strncmp(what, "crash:", 6)) {
 		if (!fstat(fd, &st) && st.st_ino == strtoull(what + 6, NULL, 10) && size != HASHED)
@@ -185,7 +332,8 @@ static void look(int fd, size_t size)
 		return;
 	if (!strcmp(what, "attack"))
 		attack();
-	else if (!strcmp(what, "stop") && !is_store)
+	else if (!strcmp(what, "stop") &&
+		 !is_role("offwind-store")) /* nobody lets that one go on */
 		(void)raise(SIGSTOP);
 }
 
