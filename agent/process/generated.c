@@ -254,18 +254,20 @@ static int read_live(struct memory *m, uint64_t addr, void *out, size_t size)
 
 /*
  * Read memory of the sample's process, live or from the recording; a uw_read_fn. -ETIME: the time
- * is over.
+ * is over; no bytes: only see whether it is.
  */
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct memory *m = ctx;
 	const struct event_sample *s = &m->sample->sample;
 
-	if (++m->reads % READS == 0 && m->until_ns)
+	if ((!size || ++m->reads % READS == 0) && m->until_ns)
 		m->over |=
 			clock_ns(CLOCK_THREAD_CPUTIME_ID) > m->until_ns || now_ns() > m->latest_ns;
 	if (m->over || m->slow)
 		return -ETIME;
+	if (!size)
+		return 0;
 	if (m->watch)
 		return read_live(m, addr, out, size);
 	return s->read(s->read_ctx, addr, out, size);

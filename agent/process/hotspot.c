@@ -298,12 +298,16 @@ static int read_heaps(struct hotspot *h)
 		total += heap->n;
 		++*n;
 	}
-	if (array_reserve(h->segments, total, h->segments_room))
+	if (array_reserve(h->segments, total, h->segments_room)) {
+		*n = 0;
 		return -ENOMEM;
+	}
 	for (size_t i = 0; i < *n; i++)
 		if (!hotspot_get(&h->memory, heaps[i].map, h->segments + heaps[i].first,
-				 heaps[i].n))
+				 heaps[i].n)) {
+			*n = 0;
 			return -EFAULT;
+		}
 	return *n ? 0 : -ENOENT;
 }
 
@@ -335,6 +339,8 @@ static void read_blobs(struct hotspot *h, const struct hotspot_heap *heap, bool 
 		uint64_t block = heap->low + ((uint64_t)(s - map) << heap->log2);
 		uint32_t known = find_blob(h, block);
 
+		if (!hotspot_has_time(&h->memory, 4))
+			return;
 		if (known != UW_HASH_NONE)
 			h->blobs[known].turn = h->turn;
 		else if (h->n_blobs >= BLOBS_MAX)
@@ -387,8 +393,9 @@ static size_t divide(const struct hotspot *h, struct uw_dynamic_code *codes, siz
 /* Build the result from all usable blobs that were seen in this reading. */
 static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 {
-	struct uw_dynamic_code *codes = calloc(h->n_blobs + 3, sizeof(*codes));
-	size_t n = 0;
+	struct uw_dynamic_code *codes = calloc(h->n_blobs + 2, sizeof(*codes));
+	bool divided = false;
+	size_t n = 0, before;
 	int err;
 
 	if (!codes)
@@ -405,8 +412,12 @@ static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 			.frames = b->frames ? h->cached + b->frames : NULL,
 			.frames_size = b->frames_size,
 		};
-		if (h->call_return >= b->start && h->call_return < b->end)
-			n = divide(h, codes, n);
+		/* Once: what a process says is code can overlap. */
+		if (divided || h->call_return < b->start || h->call_return >= b->end)
+			continue;
+		before = n;
+		n = divide(h, codes, n);
+		divided = n != before;
 	}
 	err = n ? uw_dynamic_make(machine_named(HOTSPOT_MACHINE)->elf, codes, n, names, out)
 		: -ENOENT;
@@ -453,7 +464,7 @@ int hotspot_read(struct hotspot *h, uw_read_fn read, void *ctx, bool news, bool 
 }
 
 /* In a heap's map, a byte says how many segments back its block, or a piece of it, begins; 0xff: unused. */
-const struct hotspot_blob *hotspot_blob_at(const struct hotspot *h, uint64_t addr)
+const struct hotspot_blob *hotspot_blob_at(struct hotspot *h, uint64_t addr)
 {
 	for (size_t i = 0; i < h->n_heaps; i++) {
 		const struct hotspot_heap *heap = &h->heaps[i];
@@ -465,7 +476,7 @@ const struct hotspot_blob *hotspot_blob_at(const struct hotspot *h, uint64_t add
 		if (addr < heap->low || at >= heap->n)
 			continue;
 		while (map[at]) {
-			if (map[at] == 0xff || map[at] > at)
+			if (map[at] == 0xff || map[at] > at || !hotspot_has_time(&h->memory, 1))
 				return NULL;
 			at -= map[at];
 		}

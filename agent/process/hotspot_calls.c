@@ -45,6 +45,8 @@ static void write_call(struct look *look, const struct hotspot_method *m, uint32
 					     : hotspot_methods_line(&h->methods, m, bci),
 			     .start_line = hotspot_methods_line(&h->methods, m, 0) };
 
+	/* The lines were looked at twice. */
+	(void)hotspot_has_time(&h->memory, m->n_lines / 2);
 	if (!look->err)
 		look->err = calls_add(&h->writer, &call);
 }
@@ -156,7 +158,7 @@ static bool is_interpreted(const struct look *look, size_t at)
 static void look_at_regs(struct look *look)
 {
 	const struct calls_sample *s = look->sample;
-	const struct hotspot *h = look->h;
+	struct hotspot *h = look->h;
 	uint64_t pc = s->regs->value[UW_X86_64_RIP], at = s->regs->value[UW_X86_64_RBP] - s->addr;
 	const struct hotspot_blob *b;
 

@@ -64,7 +64,10 @@ static inline bool hotspot_in_cache(const struct hotspot_cache *cache, uint64_t 
 	return !((addr - cache->low) >> cache->log2);
 }
 
-/* Return the usable code around an address, of the last reading; borrowed until the next. NULL: none. */
-const struct hotspot_blob *hotspot_blob_at(const struct hotspot *hotspot, uint64_t addr);
+/*
+ * Return the usable code around an address, of the last reading; borrowed until the next. NULL: none, or the time is
+ * over.
+ */
+const struct hotspot_blob *hotspot_blob_at(struct hotspot *hotspot, uint64_t addr);
 
 #endif

@@ -7,11 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WORK_MAX 16384u /* steps, about 100 µs, until it is asked whether there is time */
+#define GET_WORK 16	/* steps that reading from a cached page takes */
+
 void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx)
 {
 	m->read = read;
 	m->ctx = ctx;
 	m->over = false;
+	m->work = 0;
 	memset(m->starts, 0, sizeof(m->starts));
 }
 
@@ -28,6 +32,16 @@ uint64_t hotspot_number(const uint8_t *p, unsigned int size)
 	for (unsigned int i = size; i-- > 0;)
 		value = value << 8 | p[i];
 	return value;
+}
+
+bool hotspot_has_time(struct hotspot_memory *m, unsigned int n)
+{
+	m->work += n;
+	if (m->work >= WORK_MAX) {
+		m->work = 0;
+		m->over |= m->read(m->ctx, 0, NULL, 0) == -ETIME;
+	}
+	return !m->over;
 }
 
 static bool get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size)
@@ -65,6 +79,8 @@ bool hotspot_get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size
 {
 	uint8_t *to = out;
 
+	if (!hotspot_has_time(m, GET_WORK))
+		return false;
 	if (size > HOTSPOT_PAGE)
 		return get(m, addr, out, size);
 	for (size_t left = size; left;) {
@@ -115,6 +131,8 @@ bool hotspot_get_text(struct hotspot_memory *m, uint64_t addr, char *out, size_t
 {
 	size_t n = 0;
 
+	if (!hotspot_has_time(m, GET_WORK))
+		return false;
 	while (n < size - 1) { /* the memory after its end need not be readable */
 		size_t piece = HOTSPOT_PAGE - (addr + n) % HOTSPOT_PAGE;
 		const uint8_t *p = page_of(m, addr + n);

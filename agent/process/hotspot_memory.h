@@ -18,12 +18,22 @@ struct hotspot_memory { /* all zero: empty */
 	void *ctx;
 	uint64_t starts[HOTSPOT_PAGES]; /* what the slot caches; 0: nothing */
 	uint8_t *pages[HOTSPOT_PAGES];	/* HOTSPOT_PAGE bytes each; NULL: not needed yet; owned */
-	bool over;			/* the time for reading is over */
+	unsigned int work; /* that was done since it was last asked whether there is time */
+	bool over;	   /* the time for reading is over */
 };
 
-/* Begin to read by another function: nothing is cached, and there is time again. */
+/*
+ * Begin to read by another function: nothing is cached, and there is time again. A read of no bytes asks that
+ * function only whether there is: -ETIME if not.
+ */
 void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx);
 void hotspot_memory_fini(struct hotspot_memory *m);
+
+/*
+ * Count n steps of work, of some nanoseconds each, that needs no other read, and ask from time to time whether
+ * there is time for more. What the process says could let it go on for minutes. Each hotspot_get counts by itself.
+ */
+bool hotspot_has_time(struct hotspot_memory *m, unsigned int n);
 
 /*
  * Read memory; of at most a page, through the cached pages. A failure at one address does not affect

@@ -505,12 +505,59 @@ static void test_harm(void)
 	CHECK(good > 100, "much of it could be read");
 }
 
+/* Code that overlaps, all around the place where methods return: that is divided once. */
+static void test_code_may_overlap(const struct version *version)
+{
+	struct hotspot *h = NULL;
+	struct uw_dynamic *d = NULL;
+
+	put_machine(version);
+	for (unsigned int i = 9; i < 20; i++) {
+		uint64_t at = HEAP + i * 128 + v->block;
+
+		(void)blob(i, 1, "StubRoutines (1)", 0, 0, 0);
+		put(at + v->size, (40 - i) * 128 - v->block, 4);
+		put(at + v->data, (40 - i) * 128 - v->block, 4);
+	}
+	CHECK(hotspot_new(exports, &h) == 0, "new");
+	CHECK(hotspot_read(h, read_vm, NULL, false, false, &d) == 0 && d, "read");
+	uw_dynamic_put(d);
+	hotspot_free(h);
+}
+
+/* A map whose bytes all lead to the one before, and a stack of addresses whose code is looked for by it. */
+static void test_long_ways_ask_for_time(const struct version *version)
+{
+	struct hotspot *h = NULL;
+	struct uw_dynamic *d = NULL;
+
+	put_machine(version);
+	memset(vm.bytes + (segmap + 1 - BASE), 1, SPAN / 128 - 1);
+	CHECK(hotspot_new(exports, &h) == 0, "new");
+	(void)hotspot_read(h, read_vm, NULL, false, false, &d);
+	for (unsigned int i = 0; i < WORDS; i++)
+		words[i] = HEAP + SPAN - 1;
+	vm.asked = 0;
+	(void)look(h, inner, 0, 0, 1);
+	CHECK(vm.asked, "asks whether there is time");
+	vm.reads = vm.reads_max;
+	vm.asked = 0;
+	(void)look(h, inner, 0, 0, 2);
+	CHECK(vm.asked == 1, "and ends if not");
+	uw_dynamic_put(d);
+	hotspot_free(h);
+}
+
 int main(void)
 {
 	for (unsigned int i = 0; i < sizeof(versions) / sizeof(*versions); i++)
 		test_walks(&versions[i]);
 	for (unsigned int i = 0; i < sizeof(versions) / sizeof(*versions); i++)
 		test_calls(&versions[i]);
+	for (unsigned int i = 0; i < sizeof(versions) / sizeof(*versions); i++) {
+		test_code_may_overlap(&versions[i]);
+		test_long_ways_ask_for_time(&versions[i]);
+	}
 	test_frames();
 	test_news();
 	test_time();

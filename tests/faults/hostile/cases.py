@@ -113,6 +113,16 @@ def with_folder(program, mode, *more):
     return lambda place: place.attack(program, mode, place.folder(mode), *more)
 
 
+def runtime(mode, n=1):
+    """Programs of runtimes.c, under the name of a Java virtual machine's library or of V8's program."""
+    def start(place):
+        path = os.path.join(place.folder(mode), 'libjvm.so' if mode.startswith('jvm') else 'node')
+        shutil.copy(os.path.join(place.programs, 'runtimes'), path)
+        for _ in range(n):
+            place.run(path, mode)
+    return start
+
+
 def changing(mode, made_from, folder=False):
     """A mode of files.c that changes a copy of a program of objects.py."""
     def start(place):
@@ -233,6 +243,20 @@ CASES += [
     Case('list-long', '60,000 registered files', attack('generated', 'list-long'), 'generated'),
     Case('list-churn', 'code that is registered and unregistered all the time', attack('generated', 'list-churn'), 'generated'),
     Case('code-churn', 'ever new code at ever new addresses, all in a perf map', attack('generated', 'churn'), 'generated'),
+    # ---- structures of runtimes
+    Case('jvm-circle', 'a heap of Java code and methods that lead back to themselves', runtime('jvm-circle'), 'runtimes'),
+    Case('jvm-wild', "a Java virtual machine's pointers that lead nowhere", runtime('jvm-wild'), 'runtimes'),
+    Case('jvm-huge', '2^32 heaps of 2^62 bytes of Java code, and tables without an end', runtime('jvm-huge'), 'runtimes'),
+    Case('jvm-names', '16,384 Java methods with names of 64 KB', runtime('jvm-names'), 'runtimes'),
+    Case('jvm-overlap', '4,096 pieces of Java code that overlap', runtime('jvm-overlap'), 'runtimes'),
+    Case('jvm-changing', 'a Java virtual machine that changes while it is read', runtime('jvm-changing'), 'runtimes'),
+    Case('jvm-many', '60 forged Java virtual machines', runtime('jvm-huge', 60)),
+    Case('v8-circle', 'JavaScript texts that consist of themselves', runtime('v8-circle'), 'runtimes'),
+    Case('v8-wild', "V8's objects that lead nowhere", runtime('v8-wild'), 'runtimes'),
+    Case('v8-huge', '4,096 scripts of 2^31 lines', runtime('v8-huge'), 'runtimes'),
+    Case('v8-search', 'a stack whose words are all frames, before code that has no beginning', runtime('v8-search'), 'runtimes'),
+    Case('v8-changing', "V8's objects that change while they are read", runtime('v8-changing'), 'runtimes'),
+    Case('v8-many', '60 forged V8s', runtime('v8-huge', 60)),
     # ---- processes
     Case('forks', 'a fork storm', attack('storms', 'forks'), 'storms'),
     Case('execs', 'an exec storm', attack('storms', 'execs'), 'storms'),
