@@ -1,6 +1,5 @@
 /*
- * tests/cpython_image.h: the memory of a small CPython process of any version whose offsets are in the table,
- * and a plain interpreter for plans (schema/plan.h), for the unit test and the fuzz target.
+ * tests/cpython_image.h: the memory of a small CPython process of any version that is known, and a plain interpreter for plans (schema/plan.h), for the unit test and the fuzz target.
  */
 #ifndef TESTS_CPYTHON_IMAGE_H
 #define TESTS_CPYTHON_IMAGE_H
@@ -48,6 +47,49 @@ static inline int image_read(void *ctx, uint64_t addr, void *out, size_t size)
 		return -EFAULT;
 	memcpy(out, m->bytes + (addr - IMAGE_BASE), size);
 	return 0;
+}
+
+/*
+ * Make the beginning of _PyRuntime of a version that says its offsets itself, and read them: numbers of struct
+ * _Py_DebugOffsets (Include/internal/pycore_runtime.h in 3.13, pycore_debug_offsets.h in 3.14), and offsets that
+ * fit the image. Versions whose offsets are in the table have none.
+ */
+static inline int image_layout(uint16_t version, uint8_t bytes[CPYTHON_OFFSETS_MAX],
+			       struct cpython_layout *out)
+{
+	static const struct {
+		uint8_t in_13, in_14;
+		uint16_t value;
+	} numbers[] = {
+		{ 2, 2, 0x800 }, /* runtime_state.interpreters_head */
+		{ 6, 6, 72 },	 /* interpreter_state.threads_head */
+		{ 18, 21, 8 },	 /* thread_state.next */
+		{ 20, 23, 56 },	 /* thread_state.current_frame */
+		{ 21, 24, 136 }, /* thread_state.thread_id */
+		{ 26, 29, 8 },	 /* interpreter_frame.previous */
+		{ 27, 30, 0 },	 /* interpreter_frame.executable */
+		{ 28, 31, 56 },	 /* interpreter_frame.instr_ptr */
+		{ 30, 33, 70 },	 /* interpreter_frame.owner */
+		{ 32, 37, 112 }, /* code_object.filename */
+		{ 34, 39, 128 }, /* code_object.qualname */
+		{ 35, 40, 136 }, /* code_object.linetable */
+		{ 36, 41, 68 },	 /* code_object.firstlineno */
+		{ 40, 45, 192 }, /* code_object.co_code_adaptive */
+		{ 67, 77, 40 },	 /* unicode_object.asciiobject_size */
+	};
+	const uint64_t head[] = { (uint64_t)version << 16 };
+
+	memset(bytes, 0, CPYTHON_OFFSETS_MAX);
+	if (!cpython_has_offsets(version)) {
+		*out = *cpython_layout_of(version);
+		return 0;
+	}
+	memcpy(bytes, "xdebugpy", 8);
+	memcpy(bytes + 8, head, sizeof(head));
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		memcpy(bytes + 24 + 8 * (version == 0x30d ? numbers[i].in_13 : numbers[i].in_14),
+		       &numbers[i].value, sizeof(numbers[i].value));
+	return cpython_layout_read(bytes, CPYTHON_OFFSETS_MAX, out);
 }
 
 static inline void image_text(struct image *m, uint64_t at, const char *text)

@@ -109,12 +109,22 @@ void cpython_code_fini(struct cpython_code *code)
 	free(code->lines);
 }
 
+/* Return the size of the beginning of a code object that has all wanted fields; a process may say where they are. */
+static size_t code_size(const struct cpython_layout *l)
+{
+	const uint16_t words[] = { l->c_file, l->c_name, l->c_lines, l->c_first_line };
+	size_t size = (size_t)l->c_check + l->c_check_size;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (size < (size_t)words[i] + 8)
+			size = (size_t)words[i] + 8;
+	return size;
+}
+
 const char *cpython_code_read(const struct cpython_layout *l, struct runtime_memory *m,
 			      uint64_t addr, const uint8_t *check, struct cpython_code *out)
 {
-	size_t size =
-		(size_t)(l->c_lines > l->c_check + l->c_check_size ? l->c_lines + 8
-								   : l->c_check + l->c_check_size);
+	size_t size = code_size(l);
 	struct cpython_code code = { .addr = addr };
 	const uint8_t *p = runtime_piece(m, addr, size);
 	uint64_t function, file, lines;

@@ -105,6 +105,28 @@ static uint16_t offset(struct offsets *o, uint8_t number)
 	return (uint16_t)value;
 }
 
+static uint16_t least(uint16_t a, uint16_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint16_t most(uint16_t a, uint16_t b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * Return whether offsets that a process says are possible: a str has its state before its characters, and what
+ * the plan copies of a frame is one piece.
+ */
+static bool is_sound(const struct cpython_layout *l)
+{
+	uint16_t low = least(least(l->f_code, l->f_previous), l->f_instr),
+		 high = most(most(l->f_code, l->f_previous), l->f_instr);
+
+	return l->str_ascii >= CPYTHON_STR_HEAD && high - low <= (int)PLAN_PIECE_MAX - 16;
+}
+
 int cpython_layout_read(const uint8_t *bytes, size_t size, struct cpython_layout *out)
 {
 	struct offsets o = { .bytes = bytes, .size = size };
@@ -138,7 +160,7 @@ int cpython_layout_read(const uint8_t *bytes, size_t size, struct cpython_layout
 	out->c_check_size = CPYTHON_CHECK_MAX;
 	out->str_ascii = offset(&o, n->str_ascii);
 	out->str_compact = (uint16_t)(out->str_ascii + 16);
-	return o.err;
+	return o.err || is_sound(out) ? o.err : -EBADMSG;
 }
 
 /* ---- the plan ---------------------------------------------------------------------------- */
@@ -181,16 +203,6 @@ static void load(struct plan_op *op, uint16_t off, enum plan_reg dst, uint16_t o
 	op->dst = (uint8_t)dst;
 	op->at2 = (uint8_t)((off2 - op->imm) / 8);
 	op->dst2 = (uint8_t)dst2;
-}
-
-static uint16_t least(uint16_t a, uint16_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint16_t most(uint16_t a, uint16_t b)
-{
-	return a > b ? a : b;
 }
 
 /*

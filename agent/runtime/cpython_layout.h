@@ -48,6 +48,7 @@ struct cpython_layout {
 	uint8_t code_tags;		 /* bits of f_code that are no address */
 };
 
+#define CPYTHON_STR_HEAD    36u /* bytes of a str that have its length, at 16, and its state, at 32 */
 #define CPYTHON_CHECK_MAX   32
 #define CPYTHON_OFFSETS_MAX 1024 /* bytes of _Py_DebugOffsets that are read */
 

@@ -1,8 +1,8 @@
 /*
  * tests/fuzz/fuzz_cpython.c: fuzzes the decoder of Python frames. The input changes the memory of a sound
  * process (tests/cpython_image.h): byte 0 chooses its version, and every three bytes and more are a place in
- * two bytes, a length, and the bytes that are written there. Whatever is read: the plan and the decoder end,
- * and names are texts.
+ * two bytes, a length, and the bytes that are written there. Versions that say their offsets themselves say
+ * them in this memory. Whatever is read: the plan and the decoder end, and names are texts.
  */
 #include <stdlib.h>
 
@@ -31,11 +31,12 @@ static void change(struct image *image, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint16_t versions[] = { 0x308, 0x309, 0x30a, 0x30b, 0x30c };
+	static const uint16_t versions[] = { 0x308, 0x309, 0x30a, 0x30b, 0x30c, 0x30d, 0x30e };
 	static struct image image;
 	static struct image_slices slices;
 	static struct runtime_put put[RUNTIME_PUT_MAX];
-	uint16_t version = versions[size ? data[0] % 5 : 0];
+	uint8_t how = size ? data[0] : 0;
+	uint16_t version = versions[(how & 0x3f) % 7];
 	char path[] = "python3.xx";
 	struct module module = { .kind = MODULE_FILE, .path = path };
 	struct runtime_file file = { .module = &module, .exports = { IMAGE_BASE } };
@@ -49,20 +50,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				       .put = put,
 				       .max_put = RUNTIME_PUT_MAX };
 	struct plan plan = { .n = 0 };
-	void *state;
+	uint8_t offsets[CPYTHON_OFFSETS_MAX];
+	struct cpython_layout layout;
+	void *state = NULL;
+	int err;
 
 	(void)snprintf(path, sizeof(path), "python3.%d", version & 0xff);
-	image_make(&image, cpython_layout_of(version), size && data[0] & 0x80);
+	if (image_layout(version, offsets, &layout))
+		abort();
+	image_make(&image, &layout, how & 0x80);
+	if (cpython_has_offsets(version))
+		memcpy(image.bytes + IMAGE_RUNTIME, offsets, sizeof(offsets));
 	if (size)
 		change(&image, data + 1, size - 1);
 	event.sample.read = image_read;
 	event.sample.read_ctx = &image;
 	if (runtime_memory_new(&stack.memory) || runtime_frames_new(&stack.frames))
 		abort();
-	runtime_memory_begin(stack.memory, &event.sample, NULL, NULL);
+	/* There is a process, or what a capture file has of it. */
+	runtime_memory_begin(stack.memory, &event.sample, how & 0x40 ? image_read : NULL, &image);
 	file.memory = stack.memory;
-	if (runtime_cpython.attach(&file, &state, &plan))
+	err = runtime_cpython.attach(&file, &state, &plan);
+	if (err && !cpython_has_offsets(version))
 		abort();
+	if (err)
+		goto out;
 	image_plan(&image, &plan, 0, PLAN_BYTES_MAX, &slices);
 	event.sample.slices = slices.regions;
 	event.sample.n_slices = slices.n;
@@ -82,6 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		free(text);
 	}
 	runtime_cpython.detach(state);
+out:
 	runtime_memory_free(stack.memory);
 	runtime_frames_free(stack.frames);
 	return 0;

@@ -19,7 +19,7 @@ for how in range(8):
 # No heap of this machine has a whole segment.
 open(f'{work}/hotspot/segments', 'wb').write(bytes.fromhex('20a0002180feffffffff5dffffff'))
 # Changes of a sound Python process (tests/cpython_image.h): of frames, code objects, texts, line tables, threads.
-for version in range(5):
+for version in range(7):
     for name, place, value in ('none', 0, b''), ('cycle', 0x4008, struct.pack('<Q', 0x7f0000004000)), ('frame', 0x4000, b'\xff' * 80), \
             ('code', 0x8400, b'\xff' * 200), ('length', 0x8110, b'\xff' * 8), ('kind', 0x8120, b'\x28'), ('lines', 0x8310, b'\x40' + bytes(15) + b'\xf0' * 64), \
             ('thread', 0x3000, b'\0' * 255), ('stack', 0xf100, struct.pack('<3Q', *(0x7f000000f100,) * 3)):

@@ -96,23 +96,53 @@ static const char *decoded(uint16_t version, uint32_t most)
 
 static void test_every_version(void)
 {
-	static const uint16_t versions[] = { 0x308, 0x309, 0x30a, 0x30b, 0x30c };
+	static const uint16_t versions[] = { 0x308, 0x309, 0x30a, 0x30b, 0x30c, 0x30d, 0x30e };
 
 	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-		const struct cpython_layout *l = cpython_layout_of(versions[i]);
-		const char *want = l->entry == CPYTHON_EACH
+		uint8_t offsets[CPYTHON_OFFSETS_MAX];
+		struct cpython_layout l;
+		const char *want = cpython_layout_of(versions[i])->entry == CPYTHON_EACH
 					   ? "f0:0.py:10@5 f1:1.py:20@5 f2:2.py:30@5"
 					   : "f0:0.py:10@1 f1:1.py:20@1 f2:2.py:30@3";
 
 		for (int gil = 0; gil < 2; gil++) {
 			const char *text;
 
-			image_make(&image, l, gil);
+			CHECK(!image_layout(versions[i], offsets, &l), "its layout");
+			image_make(&image, &l, gil);
+			if (cpython_has_offsets(versions[i]))
+				memcpy(image.bytes + IMAGE_RUNTIME, offsets, sizeof(offsets));
 			text = decoded(versions[i], PLAN_BYTES_MAX);
 			CHECK(!strcmp(text, want), text);
 			CHECK(slices.end == PLAN_DONE && !stack.missing, "complete");
 			CHECK(slices.used < 600, "few bytes");
 		}
+	}
+}
+
+/* A process that says where its fields are can say any place. What is there is read, and nothing behind it. */
+static void test_fields_far_away_in_a_code_object(void)
+{
+	static const struct {
+		unsigned int number;
+		const char *want;
+	} cases[] = {
+		{ 34, "[unknown]::0@1 [unknown]::0@1 [unknown]::0@3" },
+		{ 35, "f0:0.py:0@1 f1:1.py:0@1 f2:2.py:0@3" },
+		{ 36, "f0:0.py:0@1 f1:1.py:0@1 f2:2.py:0@3" },
+	};
+	uint8_t offsets[CPYTHON_OFFSETS_MAX];
+	struct cpython_layout l;
+
+	CHECK(!image_layout(0x30d, offsets, &l), "its layout");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *text;
+
+		image_make(&image, &l, false);
+		memcpy(image.bytes + IMAGE_RUNTIME, offsets, sizeof(offsets));
+		image_put(&image, IMAGE_RUNTIME + 24 + 8 * cases[i].number, 20000, 8);
+		text = decoded(0x30d, PLAN_BYTES_MAX);
+		CHECK(!strcmp(text, cases[i].want), text);
 	}
 }
 
@@ -312,6 +342,17 @@ static void test_offsets_that_a_version_says(void)
 	value = UINT64_C(1) << 40;
 	memcpy(bytes + 24 + (size_t)6 * 8, &value, 8);
 	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -EBADMSG, "an impossible one");
+	value = 48;
+	memcpy(bytes + 24 + (size_t)6 * 8, &value, 8);
+	CHECK(!cpython_layout_read(bytes, sizeof(bytes), &l), "a possible one");
+	value = 35;
+	memcpy(bytes + 24 + (size_t)67 * 8, &value, 8);
+	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -EBADMSG, "a str without its state");
+	value = 40;
+	memcpy(bytes + 24 + (size_t)67 * 8, &value, 8);
+	value = 20000;
+	memcpy(bytes + 24 + (size_t)27 * 8, &value, 8);
+	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -EBADMSG, "a frame of 20,000 bytes");
 	bytes[16] = 1;
 	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -ENOTSUP, "without the GIL");
 	CHECK(cpython_layout_read(bytes, 100, &l) < 0, "short");
@@ -322,6 +363,7 @@ static void test_offsets_that_a_version_says(void)
 int main(void)
 {
 	test_every_version();
+	test_fields_far_away_in_a_code_object();
 	test_a_thread_without_python();
 	test_a_frame_without_code();
 	test_hostile_structures_end();
