@@ -36,6 +36,8 @@ windows = b''.join(row(WINDOW, NOW - at, 10**10 // 4 * 4 | level, blob) + row(CO
 for mode in range(128):
     open(f'{sys.argv[1]}/{mode}', 'wb').write(bytes([mode]) + names + windows)
 open(f'{sys.argv[1]}/small', 'wb').write(b'\x4f' + names + windows + row(BYTES, 4096, 0))
+# Equal samples that have no value.
+open(f'{sys.argv[1]}/untyped', 'wb').write(bytes.fromhex('63060100000000000000000000000000000000000009000000000000000700776f726b3c623e030100000080000000000100000000000000020001050302000000000000000100000400000006000002070105080100000000000003000000000000000000'))
 # Parents that loop, ids of all bits, labels that are no JSON, frames without lines.
 open(f'{sys.argv[1]}/far', 'wb').write(
     b'\x4f' + names + row(FAR_NODE, 1, 2) + row(FAR_NODE, 2, 1) + row(FAR_NODE, 2**63 - 1, 2**63 - 2) +

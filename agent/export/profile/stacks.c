@@ -309,10 +309,11 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 		id = UW_HASH_FIND(k, &s->by_sample, hash,
 				  same_sample(s, &s->samples[k], sample, location_ids, label_ids));
 	if (id != UW_HASH_NONE) {
-		int64_t *have = s->values + id * s->n_types;
+		for (size_t i = 0; i < s->n_types; i++) {
+			int64_t *have = &s->values[id * s->n_types + i];
 
-		for (size_t i = 0; i < s->n_types; i++)
-			have[i] = stacks_sum(have[i], values[i]);
+			*have = stacks_sum(*have, values[i]);
+		}
 		return 0;
 	}
 	for (uint32_t i = 0; i < sample->n_locations; i++)
