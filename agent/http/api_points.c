@@ -287,8 +287,8 @@ static void spread(const struct timeline *t, int64_t *row, const struct history_
 
 		begin = begin < point->start_ns ? point->start_ns : begin;
 		end = end > point->end_ns ? point->end_ns : end;
-		row[i] = stacks_sum(row[i], (int64_t)((double)point->value *
-						      ((double)(end - begin) / (double)span)));
+		row[i] = stacks_sum(row[i],
+				    (int64_t)((__int128)point->value * (end - begin) / span));
 	}
 }
 
@@ -427,6 +427,7 @@ static int take_heatmap(void *ctx, const struct history_point *point)
 	struct heatmap *h = ctx;
 	uint32_t number;
 	int err = classify(&h->p, point, &number);
+	int64_t *cell;
 	uint64_t at;
 
 	if (err || number == NONE)
@@ -436,7 +437,8 @@ static int take_heatmap(void *ctx, const struct history_point *point)
 		return 0;
 	}
 	at = point->start_ns - h->begin_ns;
-	h->cells[at / h->column_ns * h->n_rows + at % h->column_ns / h->row_ns] += point->value;
+	cell = &h->cells[at / h->column_ns * h->n_rows + at % h->column_ns / h->row_ns];
+	*cell = stacks_sum(*cell, point->value);
 	return 0;
 }
 

@@ -31,6 +31,7 @@ def name(frame, functions, version=1):
 names = name(11, ["inner", "outer"]) + name(12, []) + name(11, ["newer"], 2)
 sets = b"".join(u64(s) + array([text("comm"), text("stop")]) + array([text("prog"), text("truncated")]) for s in (5, 6, 7))
 points = b"".join(u64(NOW - t) + text(v) + u64(3) + u64(3000) for t in (900, 600, 300) for v in ("prog", ""))
+large = b"".join(u64(NOW - 300) + text("prog") + u64(3) + u64(2**63 - 1) for _ in range(2))
 def seed(line, *replies): return line.encode() + b"\n" + b"".join(struct.pack("<H", len(r)) + r for r in replies)
 
 whole = [types, batches(), sums(), stacks, names]
@@ -44,7 +45,9 @@ seeds += [seed("/api/v1/top?from=-1h&base_from=-2h&base_to=-1h&base.host=b", *wh
           seed("/api/v1/labels?from=-1h&key=host&n=1", types, batches(), points),
           seed("/api/v1/timeline?from=-1h&by=comm", types, batches(), points),
           seed("/api/v1/heatmap?from=-1h", batches(), types, batches(), points),
-          seed("/api/v1/heatmap?from=-1h&rows=7&step=60000", batches(), types, batches(), points)]
+          seed("/api/v1/heatmap?from=-1h&rows=7&step=60000", batches(), types, batches(), points),
+          seed("/api/v1/heatmap?from=-1h", batches(), types, batches(), large),
+          seed("/api/v1/timeline?from=-1h&step=3600000", types, batches(), large)]
 seeds += [seed(f"/api/v1/profile?from=-1h&format={f}", types, batches(), sums("host-1", 1), stacks, names, sets) for f in ("pprof", "folded", "jsonl", "firefox")]
 seeds += [seed("/api/v1/top?from=-1h", types, batches(), b"".join(u64(s) + u64(0) + text("") + u64(1) + u64(9) for s in range(1, 51)), u64(90) + u64(900), stacks, names)]
 def asked(build_id, frame, vaddr): return text(build_id) + text("/usr/bin/prog") + u64(frame) + u64(vaddr)
