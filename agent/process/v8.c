@@ -490,7 +490,8 @@ struct frame {
  */
 static bool shared_of_code(struct v8 *v, uint64_t pc, uint64_t *shared)
 {
-	uint64_t at = pc & ~UINT64_C(7), begin = at + 8, word, code, data;
+	uint64_t at = pc & ~UINT64_C(7), word, code, data;
+	uint64_t begin = UINT64_MAX; /* of what was read: nothing */
 	uint8_t piece[PIECE_MAX];
 
 	for (size_t i = 0; i < CODE_MAX / 8 && at > CODE_MAX; i++, at -= 8) {

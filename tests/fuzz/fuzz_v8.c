@@ -1,7 +1,8 @@
 /*
  * tests/fuzz/fuzz_v8.c: fuzzes the reader of V8's functions. The input changes the heap of a sound V8
- * (tests/v8_heap.h): every three bytes and more are a place in two bytes, a length, and the bytes that are written
- * there; the first byte chooses whether reading is cut short. Whatever is read: what is written of frames is sound.
+ * (tests/v8_heap.h) and the stack behind it: every three bytes and more are a place in two bytes, a length, and the
+ * bytes that are written there; the first byte chooses whether reading is cut short. Whatever is read: what is
+ * written of frames is sound.
  */
 #include "schema/calls_blob.h"
 #include "tests/v8_heap.h"
@@ -13,6 +14,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { READS_MAX = 4000, FEW = 12 };
 
 static volatile size_t sink;
+
+/* Return where a place is, and how many bytes follow there. */
+static uint8_t *place(size_t at, size_t *left)
+{
+	at %= heap.used + sizeof(words);
+	*left = at < heap.used ? heap.used - at : heap.used + sizeof(words) - at;
+	return at < heap.used ? heap.bytes + at : (uint8_t *)words + (at - heap.used);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -41,13 +50,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	put_frame(40, &g, 0, 60, 0x1234);
 	heap.reads_max = data[0] & 1 ? FEW : READS_MAX;
 	for (size_t i = 1; i + 3 <= size; i += n) {
-		size_t where = (data[i] | (size_t)data[i + 1] << 8) % heap.used;
+		size_t left;
+		uint8_t *to = place(data[i] | (size_t)data[i + 1] << 8, &left);
 
 		n = data[i + 2];
 		i += 3;
 		n = n < size - i ? n : size - i;
-		n = n < sizeof(heap.bytes) - where ? n : sizeof(heap.bytes) - where;
-		memcpy(heap.bytes + where, data + i, n);
+		n = n < left ? n : left;
+		memcpy(to, data + i, n);
 	}
 	regs.value[UW_X86_64_RIP] = f.pc;
 	regs.value[UW_X86_64_RBP] = STACK + 8 * 20;
