@@ -173,7 +173,7 @@ static const struct option_row option_rows[] = {
 	  .set = take_optional },
 	{ "--format", 0, "FORMAT",
 	  "of profile and record: pprof (default), folded, text, tsv, jsonl,\n"
-	  "speedscope or firefox; of sql: csv",
+	  "speedscope, firefox or parquet; of sql: csv",
 	  .set = take_argument },
 	{ "--json", 0, NULL, "print the daemon's reply in JSON", .set = option_true, AT(json) },
 	{ "--output", 'o', "FILE", "write to FILE; - is standard output", .set = option_text,
@@ -335,7 +335,8 @@ static int write_reply(const char *path, query_print *print, const char *text, s
 	FILE *file = NULL;
 	int err = 0;
 
-	if (!strncmp(text, "\x1f\x8b", 2)) /* compressed (RFC 1952, 2.3.1) */
+	/* Compressed (RFC 1952, 2.3.1), or a table of Parquet. */
+	if (!strncmp(text, "\x1f\x8b", 2) || !strncmp(text, "PAR1", 4))
 		err = output_not_terminal("query", path);
 	if (!err)
 		err = output_open(&out, path);

@@ -346,7 +346,7 @@ static int write_format(const struct stacks *s, size_t type, const struct report
 	struct output out;
 	int err;
 
-	err = o->format == FORMAT_PPROF ? output_not_terminal("report", path) : 0;
+	err = format_is_binary(o->format) ? output_not_terminal("report", path) : 0;
 	if (!err)
 		err = output_open(&out, path);
 	if (err)

@@ -398,9 +398,9 @@ struct options {
 static const struct option_row option_rows[] = {
 	{ "--output", 'o', "FILE",
 	  "write to FILE; without -f the suffix chooses the format: .pb.gz,\n"
-	  ".folded, .txt, .tsv, .jsonl, .speedscope.json or .firefox.json\n"
-	  "(default: standard output, but offwind.pb.gz for a pprof profile if\n"
-	  "standard output is not a file)",
+	  ".folded, .txt, .tsv, .jsonl, .speedscope.json, .firefox.json or\n"
+	  ".parquet (default: standard output, but offwind.pb.gz for a pprof\n"
+	  "profile if standard output is not a file)",
 	  .set = option_text, AT(path) },
 	{ "--format", 'f', "FORMAT", "write pprof (default), " FORMAT_OTHERS, .set = format_take,
 	  AT(format) },
@@ -465,7 +465,7 @@ static int parse(int argc, char **argv, struct options *o)
 			o->format != FORMAT_PPROF || is_redirected() ? "-" : format_file(o->format);
 	else if (!has_format && format_of_path(o->path, &o->format))
 		return -EINVAL;
-	return o->format == FORMAT_PPROF && output_not_terminal("unwind", o->path) ? -EINVAL : 0;
+	return format_is_binary(o->format) && output_not_terminal("unwind", o->path) ? -EINVAL : 0;
 }
 
 /* Report what was unwound. Return 0, or a negative code if --verify-reuse failed. */

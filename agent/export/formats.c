@@ -22,6 +22,7 @@ static const struct {
 	[FORMAT_JSONL] = { "jsonl", "offwind.jsonl", format_jsonl },
 	[FORMAT_SPEEDSCOPE] = { "speedscope", "offwind.speedscope.json", format_speedscope },
 	[FORMAT_FIREFOX] = { "firefox", "offwind.firefox.json", format_firefox },
+	[FORMAT_PARQUET] = { "parquet", "offwind.parquet", format_parquet },
 };
 
 int format_take(void *to, const char *option, char *name)
@@ -51,6 +52,7 @@ int format_of_path(const char *path, enum format *out)
 		{ ".jsonl", FORMAT_JSONL, NULL },
 		{ ".firefox.json", FORMAT_FIREFOX, NULL },
 		{ ".speedscope.json", FORMAT_SPEEDSCOPE, NULL },
+		{ ".parquet", FORMAT_PARQUET, NULL },
 		{ ".json", FORMAT_N, "choose one with -f: jsonl, speedscope or firefox" },
 		{ ".html", FORMAT_N, "offwind flamegraph makes a page" },
 		{ ".svg", FORMAT_N,
@@ -83,6 +85,11 @@ const char *format_file(enum format format)
 const char *format_suffix(enum format format)
 {
 	return formats[format].file + strlen("offwind");
+}
+
+bool format_is_binary(enum format format)
+{
+	return format == FORMAT_PPROF || format == FORMAT_PARQUET;
 }
 
 bool format_compares(enum format format)

@@ -8,10 +8,11 @@
  *   tsv, jsonl  one row for each frame; one object for each sample
  *   speedscope  https://www.speedscope.app/file-format-schema.json
  *   firefox     the processed profile format of profiler.firefox.com
+ *   parquet     a table for databases: a row for each sample, with all sample types, labels and frames
  *   pprof       with a base, its samples are negative and have the label pprof::base, as
  *               go tool pprof writes and reads them
  *
- * All formats but pprof show one of the sample types, and leave out samples that have no value of
+ * All formats but pprof and parquet show one of the sample types, and leave out samples that have no value of
  * it. The bytes depend only on the profile.
  */
 #ifndef AGENT_EXPORT_FORMATS_H
@@ -29,12 +30,13 @@ enum format {
 	FORMAT_JSONL,
 	FORMAT_SPEEDSCOPE,
 	FORMAT_FIREFOX,
+	FORMAT_PARQUET,
 	FORMAT_N
 };
 
 /* For messages and help texts: all formats, and all but pprof. */
 #define FORMAT_NAMES  "pprof, " FORMAT_OTHERS
-#define FORMAT_OTHERS "folded, text, tsv, jsonl, speedscope or firefox"
+#define FORMAT_OTHERS "folded, text, tsv, jsonl, speedscope, firefox or parquet"
 
 /*
  * Set *to, an enum format, to the format called name, as an option does that takes it. Return 0, or
@@ -51,6 +53,8 @@ int format_of_path(const char *path, enum format *out);
 /* Return the default name of a file of this format, "offwind.pb.gz", and its suffix, ".pb.gz". */
 const char *format_file(enum format format);
 const char *format_suffix(enum format format);
+/* Return whether files of this format are no text. */
+bool format_is_binary(enum format format);
 /* Return whether the format can hold a second profile to compare with. */
 bool format_compares(enum format format);
 
@@ -69,6 +73,7 @@ int format_tsv(const struct stacks *stacks, size_t type, FILE *out);
 int format_jsonl(const struct stacks *stacks, size_t type, FILE *out);
 int format_speedscope(const struct stacks *stacks, size_t type, FILE *out);
 int format_firefox(const struct stacks *stacks, size_t type, FILE *out);
+int format_parquet(const struct stacks *stacks, size_t type, FILE *out);
 /* gzip_level 0: not compressed. default_type: the sample type that viewers show first. */
 int format_pprof(const struct stacks *stacks, size_t default_type, int gzip_level, int fd);
 

@@ -262,12 +262,13 @@ static int load_both(struct api *api, const struct http_request *r, struct http_
 
 const char *api_type_of(enum format format)
 {
-	return format == FORMAT_PPROF	 ? "application/octet-stream"
-	       : format == FORMAT_FOLDED ? "text/plain; charset=utf-8"
-	       : format == FORMAT_TEXT	 ? "text/plain; charset=utf-8"
-	       : format == FORMAT_TSV	 ? "text/tab-separated-values; charset=utf-8"
-	       : format == FORMAT_JSONL	 ? "application/x-ndjson"
-					 : "application/json";
+	return format == FORMAT_PPROF	  ? "application/octet-stream"
+	       : format == FORMAT_FOLDED  ? "text/plain; charset=utf-8"
+	       : format == FORMAT_TEXT	  ? "text/plain; charset=utf-8"
+	       : format == FORMAT_TSV	  ? "text/tab-separated-values; charset=utf-8"
+	       : format == FORMAT_JSONL	  ? "application/x-ndjson"
+	       : format == FORMAT_PARQUET ? "application/vnd.apache.parquet"
+					  : "application/json";
 }
 
 int api_format(const struct http_request *r, struct http_reply *reply, enum format *out)

@@ -65,7 +65,7 @@ expect 1 'standard input: offset (0x)?0: ' "$offwind" unwind -o "$dir/x" - < <(h
 expect 1 'standard input: offset (0x)?0: .*pipe' "$offwind" unwind -o "$dir/x" - < <(cat $samples/file.data)
 
 echo "== outputs that cannot be written"
-for format in pprof folded text tsv jsonl speedscope firefox; do
+for format in pprof folded text tsv jsonl speedscope firefox parquet; do
 	expect 1 '^offwind: /dev/full: cannot be written: No space' "$offwind" unwind --format $format -o /dev/full $samples/file.data $samples/pipe.data
 	expect 1 '^offwind: standard output: cannot be written: No space' "$offwind" unwind --format $format -o - $samples/file.data >/dev/full
 	# The reader is gone before anything is written.
@@ -130,7 +130,7 @@ expect 1 'a profile.s samples have no times' "$offwind" report --time 1,2 "$dir/
 expect 1 'not known when standard input begins and ends' "$offwind" unwind --time 0%-1% -o "$dir/x" - <$samples/file.data
 
 echo "== what a result's name says, and where it goes"
-for ending in folded jsonl tsv txt speedscope.json firefox.json; do
+for ending in folded jsonl tsv txt speedscope.json firefox.json parquet; do
 	format=${ending%.json}
 	"$offwind" unwind -q -o "$dir/a.$ending" $samples/file.data 2>/dev/null || fail "-o a.$ending"
 	"$offwind" unwind -q -f "${format/txt/text}" -o "$dir/b" $samples/file.data 2>/dev/null && cmp "$dir/b" "$dir/a.$ending" || fail "a.$ending"
@@ -144,7 +144,7 @@ expect 2 'a.svg: there is no such format' "$offwind" record -o "$dir/a.svg" true
 	fail "standard output that is a file is not written to"
 (cd "$dir/here" && "$offwind" unwind -q perf.data >log 2>&1 && [ -e offwind.pb.gz ]) || fail "a log is written to"
 terminal() { script -qec "stty cols 80; $*" /dev/null </dev/null | tr -d '\r'; }
-for words in "unwind -o - $samples/file.data" "report --merge $dir/two.pb.gz" "record --raw -o - true"; do
+for words in "unwind -o - $samples/file.data" "report --merge $dir/two.pb.gz" "report -f parquet $dir/two.pb.gz" "record --raw -o - true"; do
 	terminal "$offwind" $words | grep -q 'cannot be shown on a terminal; use -o FILE' || fail "$words: bytes to a terminal"
 done
 

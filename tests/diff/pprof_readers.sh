@@ -15,7 +15,7 @@ offwind=$BUILD/offwind
 "$offwind" report -f pprof --diff "$work/one.pb.gz" -o "$work/diff.pb.gz" "$work/two.pb.gz" || exit 1
 
 # Equal inputs give equal bytes: make every format once more.
-for format in pprof folded text tsv jsonl speedscope firefox; do
+for format in pprof folded text tsv jsonl speedscope firefox parquet; do
 	for p in one two events; do
 		cmp <("$offwind" report -f $format "$work/$p.pb.gz") <("$offwind" report -f $format "$work/$p.pb.gz") ||
 			{ echo "$format of $p: other bytes"; exit 1; }

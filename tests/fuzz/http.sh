@@ -14,7 +14,7 @@ points = ['', 'from=-1m', 'from=-1d', 'type=cpu', 'focus=f7', 'comm=a%3Cb%3E%26%
 asked = {
     '/': [''], '/metrics': ['', 'x=y'], '/healthz': [''], '/readyz': [''], '/nothing': [''], '/api/v1/openapi.yaml': [''],
     '/debug/pprof/profile': ['seconds=3', 'seconds=x'] + stacks,
-    '/api/v1/profile': stacks + ['from=-1d&format=' + f for f in 'pprof folded text tsv jsonl speedscope firefox x'.split()] + ['times&from=-1d'],
+    '/api/v1/profile': stacks + ['from=-1d&format=' + f for f in 'pprof folded text tsv jsonl speedscope firefox parquet x'.split()] + ['times&from=-1d'],
     '/api/v1/flamegraph': stacks + bases + ['by=comm', 'by=', 'title=%3C/script%3E'],
     '/api/v1/top': stacks + bases + [f'from=-1d&by={b}' for b in 'symbol module source pid comm thread container stop'.split()] + ['sort=change', 'sort=total', 'n=0', 'n=1'],
     '/api/v1/labels': ['key=' + k + '&' + a for k in ('comm', 'pid', 'stop', '') for a in points] + ['key=tid&n=1'],

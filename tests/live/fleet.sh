@@ -92,6 +92,7 @@ asked labels host --from -2h --json | grep -c '"value":"host-' >"$dir/n"
 [ "$(cat "$dir/n")" = $hosts ] || fail "$(cat "$dir/n") hosts have samples"
 asked top --by host --from -2h | grep -q host-1 || fail "top by host"
 asked profile --from -2h -o "$dir/fleet.pb.gz" && "$offwind" report --check "$dir/fleet.pb.gz" >"$dir/out" || fail "the profile: $(cat "$dir/out")"
+asked profile --from -2h --format parquet -o "$dir/fleet.parquet" && [ "$(head -c 4 "$dir/fleet.parquet")$(tail -c 4 "$dir/fleet.parquet")" = PAR1PAR1 ] || fail "the profile as a table"
 asked flamegraph --from -2h -o "$dir/fleet.html" && grep -q sqlite3VdbeExec "$dir/fleet.html" || fail "the flame graph"
 # The fleet's stacks are those that one host recorded: the shares of functions are the same, as each window came as often.
 asked labels host --focus '^sqlite3VdbeExec$' --from -2h | grep -q 'host-1$' || fail "which hosts run a function"

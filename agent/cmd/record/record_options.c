@@ -526,7 +526,7 @@ static const struct option_row option_rows[] = {
 	{ "--output", 'o', "FILE",
 	  "write to FILE (default offwind.pb.gz; with --raw offwind.owc; with\n"
 	  "--rotate the directory offwind-profiles); without -f the suffix\n"
-	  "chooses the format: .folded, .txt, .jsonl, .owc (--raw), …",
+	  "chooses the format: .folded, .txt, .parquet, .owc (--raw), …",
 	  .set = option_text, AT(path) },
 	{ "--raw", 0, "[=FILE]",
 	  "write a capture file, which offwind unwind reads later; with FILE, in\n"
@@ -615,7 +615,7 @@ static int decide_paths(struct record_options *o)
 			  "writes a profile too");
 		return -EINVAL;
 	}
-	if (o->path && (o->format == FORMAT_PPROF || o->raw) &&
+	if (o->path && (format_is_binary(o->format) || o->raw) &&
 	    output_not_terminal("record", o->path))
 		return -EINVAL;
 	if (o->with_files && !o->raw) {
