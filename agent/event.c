@@ -1,4 +1,4 @@
-/* agent/event.c: names for the reasons why samples are lost. */
+/* agent/event.c: names for the reasons why samples are lost, and stacks of wakers are not there. */
 #include "agent/event.h"
 
 #include <assert.h>
@@ -14,4 +14,21 @@ const char *event_lost_name(enum event_lost_reason reason)
 
 	assert(reason < EVENT_LOST_N);
 	return names[reason];
+}
+
+const char *event_waker_name(enum event_waker_stack stack)
+{
+	static const char *const names[EVENT_WAKER_N] = {
+		[EVENT_WAKER_NOT_ASKED] = "not_asked",
+		[EVENT_WAKER_SENT] = "sent",
+		[EVENT_WAKER_INTERRUPT] = "interrupt",
+		[EVENT_WAKER_UNSEEN] = "unseen",
+		[EVENT_WAKER_NOT_SELECTED] = "not_selected",
+		[EVENT_WAKER_TOO_SHORT] = "too_short",
+		[EVENT_WAKER_LOST] = "lost",
+		[EVENT_WAKER_UNREADABLE] = "unreadable",
+	};
+
+	assert(stack < EVENT_WAKER_N);
+	return names[stack];
 }

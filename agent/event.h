@@ -20,6 +20,7 @@ enum event_type {
 	EVENT_EXIT,    /* a thread ended; the process ends with its last thread */
 	EVENT_COMM,    /* a thread's name changed */
 	EVENT_SAMPLE,
+	EVENT_WAKER, /* the stack of a thread that woke another one; comes before the wait's sample */
 	EVENT_CGROUP,	 /* the path of a cgroup; comes before the cgroup's samples */
 	EVENT_FREED,	 /* memory of a sampled allocation was freed */
 	EVENT_GENERATED, /* all that a process has registered now for code it generated */
@@ -98,9 +99,28 @@ struct event_wait {
 	uint64_t n;	   /* how many waits; 0: the sample is no wait, or nothing is known of it */
 	uint64_t runnable; /* the part of the period after the thread was woken */
 	uint32_t waker_pid, waker_tid; /* who woke it; 0: an interrupt, or not known */
-	const char *waker; /* the name of that thread, or EVENT_INTERRUPT; NULL: not known */
+	const char *waker;   /* the name of that thread, or EVENT_INTERRUPT; NULL: not known */
+	uint8_t waker_stack; /* enum event_waker_stack */
+	/* Of EVENT_WAKER_SENT, and of the EVENT_WAKER itself: unique in the recording. */
+	uint64_t id;
 };
 #define EVENT_INTERRUPT "[interrupt]"
+
+/* Whether there is a stack of the thread that ended a wait, and why not. */
+enum event_waker_stack {
+	EVENT_WAKER_NOT_ASKED,
+	EVENT_WAKER_SENT,      /* an EVENT_WAKER with the same id came before */
+	EVENT_WAKER_INTERRUPT, /* no thread ended it */
+	EVENT_WAKER_UNSEEN, /* it was not seen who ended it, or nobody had when recording ended */
+	EVENT_WAKER_NOT_SELECTED, /* only certain processes are recorded, and its is not one of them */
+	EVENT_WAKER_TOO_SHORT,	  /* until then the wait was too short to be recorded */
+	EVENT_WAKER_LOST,	  /* the kernel or the agent had no room */
+	EVENT_WAKER_UNREADABLE, /* its registers could not be copied */
+	EVENT_WAKER_N
+};
+
+/* Return the word for a stack that is not there, e.g. "lost". The string is static. */
+const char *event_waker_name(enum event_waker_stack stack);
 
 struct event_freed {
 	uint64_t id;
@@ -198,7 +218,7 @@ struct event {
 		struct event_freed freed;
 		struct event_generated generated;
 		struct event_memory memory;
-		struct event_sample sample;
+		struct event_sample sample; /* also of EVENT_WAKER, whose period says nothing */
 		struct event_lost lost;
 	};
 };

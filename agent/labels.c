@@ -13,9 +13,16 @@ enum { RULES_MAX = 256 };
 
 /* The labels that rules apply to, but for those of the programs themselves. */
 static const char *const own[] = {
-	"pid",	"tid",	  "thread",   "comm",	   "exe",   "user",	    "waker",
-	"host", "cgroup", "unit",     "user_unit", "slice", "container_id", "container_runtime",
-	"pod",	"qos",	  "trace_id", "span_id",
+	"pid",		"tid",
+	"thread",	"comm",
+	"exe",		"user",
+	"waker",	"host",
+	"cgroup",	"unit",
+	"user_unit",	"slice",
+	"container_id", "container_runtime",
+	"pod",		"qos",
+	"trace_id",	"span_id",
+	"waker_stack",
 };
 
 struct rule {

@@ -43,6 +43,8 @@ struct tick { /* why a program runs, and what it captures */
 	 */
 	__u64 called_ip, called_sp, return_ip;
 	struct capture_alloc *alloc; /* or NULL */
+	/* For wakers: the wait that the thread ends; or NULL. */
+	const struct capture_waiting *woken;
 };
 
 /* Fill the head of the record with what is known before the stack is copied. */
@@ -70,9 +72,26 @@ static __always_inline void fill_head(struct capture_head *head, const struct ti
 		head->flags |= CAPTURE_USER_HIT;
 }
 
+/* Append which wait the thread ended. Return the new size. */
+static __always_inline __u64 append_woken(__u8 *bytes, const struct capture_waiting *woken,
+					  __u64 size)
+{
+	const __u64 most = STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes);
+	struct capture_woken *to;
+
+	barrier_var(size);
+	if (size > most)
+		size = most;
+	to = (void *)(bytes + size);
+	to->tid = woken->wake.tid;
+	to->reserved = 0;
+	to->since_ns = woken->wake.since_ns;
+	return size + sizeof(*to);
+}
+
 /*
  * Append what follows the stacks at bytes: the kernel's return addresses, the holes, the
- * allocation, the slices. Return the size of the record. The checks of size are for the verifier.
+ * allocation, the wait that was ended, the slices. Return the size of the record. The checks of size are for the verifier.
  */
 static __always_inline __u64 append(void *ctx, struct capture_front *front, const struct tick *tick,
 				    bool fallback)
@@ -109,6 +128,8 @@ static __always_inline __u64 append(void *ctx, struct capture_front *front, cons
 		__builtin_memcpy(bytes + size, tick->alloc, sizeof(*tick->alloc));
 		size += sizeof(*tick->alloc);
 	}
+	if (tick->flags & CAPTURE_WAKER)
+		size = append_woken(bytes, tick->woken, size);
 	size = append_slices(front, tick->kind * n_scratch + head->cpu, size, fallback) +
 	       CAPTURE_HEAD_SIZE;
 	barrier_var(size);
@@ -143,7 +164,9 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		add(&count->filtered_idle, 1);
 		return 0;
 	}
-	if (!passes(id, task, cpu, count))
+	/* A waker's stack belongs to the wait that it ended, whose thread has passed. */
+	if (tick->flags & CAPTURE_WAKER ? !passes_task(id, task, count)
+					: !passes(id, task, cpu, count))
 		return 0;
 	if (tick->flags & CAPTURE_OFF_CPU) {
 		add(&count->off_cpu, 1);

@@ -93,12 +93,14 @@ static __always_inline bool in_wanted_cgroup(void)
 	return known && *known == CAPTURE_CGROUP_WANTED;
 }
 
-/* Return whether the current thread passes the filters. If not, count the reason. */
-static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu,
-				   struct capture_counters *count)
+/*
+ * Return whether the current thread is one of the selected processes and threads, and none of offwind's
+ * own. If not, count the reason.
+ */
+static __always_inline bool passes_task(__u64 id, struct task_struct *task,
+					struct capture_counters *count)
 {
-	__u32 tid = (__u32)id, uid, word;
-	struct comm comm = {};
+	__u32 tid = (__u32)id;
 
 	for (int i = 0; i < CAPTURE_SELF_MAX; i++)
 		if (id >> 32 == self_pids[i]) {
@@ -110,6 +112,18 @@ static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu
 		add(&count->filtered_process, 1);
 		return false;
 	}
+	return true;
+}
+
+/* Return whether the current thread passes the filters. If not, count the reason. */
+static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu,
+				   struct capture_counters *count)
+{
+	struct comm comm = {};
+	__u32 uid, word;
+
+	if (!passes_task(id, task, count))
+		return false;
 	/*
 	 * The word index gets a bounds check of its own: the verifier of Linux 5.10 forgets the
 	 * bounds of cpu.

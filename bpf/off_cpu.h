@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * bpf/off_cpu.h: the programs on sched_switch, which capture threads that begin to wait and report
- * when they run again, and on sched_waking, which see who wakes them; a part of capture.bpf.c.
+ * when they run again, and on sched_waking, which see who wakes them, and capture that thread, too, if
+ * the agent loads the programs that do; a part of capture.bpf.c.
  */
 #ifndef BPF_OFF_CPU_H
 #define BPF_OFF_CPU_H
@@ -100,8 +101,57 @@ static __always_inline bool in_interrupt(bool fallback)
 	return !bpf_probe_read_kernel(&call, sizeof(call), &regs->orig_rax) && call == ~0ull;
 }
 
-/* Handle that a thread is made ready to run, by the current thread or by an interrupt. */
-static __always_inline int on_waking(struct task_struct *task, bool fallback)
+/* Return the innermost kernel frames that belong to a program on a scheduler's tracepoint. */
+static __always_inline __u32 own_frames(void *ctx, bool fallback)
+{
+	__u64 ips[2] = {};
+
+	/* Linux 5.10 lists the program's own frame twice. */
+	if (fallback && bpf_get_stack(ctx, ips, sizeof(ips), 0) == sizeof(ips) && ips[0] == ips[1])
+		return 3;
+	return 2; /* of the program and of its caller */
+}
+
+/*
+ * Capture the current thread, which ends this wait. Return enum capture_waker_stack. Interrupts are off
+ * here, as on sched_switch, so one scratch buffer serves both; not if a thread wakes itself, but then it
+ * does not wait.
+ */
+static __always_inline __u32 capture_waker(void *ctx, const struct capture_waiting *waiting,
+					   bool fallback)
+{
+	struct capture_counters *count = counters_of(CAPTURE_COUNTS_WAKERS);
+	const struct tick tick = { .event = off_cpu_event,
+				   .kind = CAPTURE_SCRATCH_SWITCH,
+				   .skip = own_frames(ctx, fallback),
+				   .flags = CAPTURE_WAKER,
+				   .period = 1,
+				   .woken = waiting };
+	__u64 others, full;
+
+	if (!count || waiting->wake.tid == (__u32)bpf_get_current_pid_tgid())
+		return CAPTURE_WAKER_UNSEEN;
+	add(&count->fired, 1);
+	if (waiting->wake.woken_ns - waiting->wake.began_ns < waker_min_ns) {
+		add(&count->filtered_period, 1);
+		return CAPTURE_WAKER_SHORT;
+	}
+	/* No other program on this CPU counts here meanwhile. */
+	others = count->filtered_self + count->filtered_process;
+	full = count->ring_full;
+	if (capture(ctx, &tick, count, fallback))
+		return CAPTURE_WAKER_SENT;
+	if (count->filtered_self + count->filtered_process != others)
+		return CAPTURE_WAKER_OTHER;
+	return count->ring_full != full ? CAPTURE_WAKER_FULL : CAPTURE_WAKER_UNREADABLE;
+}
+
+/*
+ * Handle that a thread is made ready to run, by the current thread or by an interrupt. stacks: capture the
+ * current thread.
+ */
+static __always_inline int on_waking(void *ctx, struct task_struct *task, bool stacks,
+				     bool fallback)
 {
 	__u32 tid = task->pid;
 	struct capture_wait_slot *slot = wait_slot(tid);
@@ -116,13 +166,17 @@ static __always_inline int on_waking(struct task_struct *task, bool fallback)
 	waiting = bpf_map_lookup_elem(&off_cpu, &tid);
 	if (!waiting || waiting->wake.woken_ns)
 		return 0;
-	if (!in_interrupt(fallback)) {
-		id = bpf_get_current_pid_tgid();
-		waiting->wake.waker_pid = id >> 32;
-		waiting->wake.waker_tid = (__u32)id;
-		bpf_get_current_comm(waiting->wake.waker, sizeof(waiting->wake.waker));
-	}
 	waiting->wake.woken_ns = bpf_ktime_get_ns();
+	if (in_interrupt(fallback)) {
+		waiting->wake.waker_stack = CAPTURE_WAKER_NONE;
+		return 0;
+	}
+	id = bpf_get_current_pid_tgid();
+	waiting->wake.waker_pid = id >> 32;
+	waiting->wake.waker_tid = (__u32)id;
+	bpf_get_current_comm(waiting->wake.waker, sizeof(waiting->wake.waker));
+	if (stacks)
+		waiting->wake.waker_stack = capture_waker(ctx, waiting, fallback);
 	return 0;
 }
 
@@ -145,12 +199,11 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 	struct capture_counters *count = counters_here();
 	struct tick tick = { .event = off_cpu_event,
 			     .kind = CAPTURE_SCRATCH_SWITCH,
-			     .skip = 2, /* frames of this program and of its caller */
 			     .flags = CAPTURE_OFF_CPU,
 			     .now_ns = bpf_ktime_get_ns() };
 	struct capture_waiting *waiting;
 	struct capture_wait_slot *slot;
-	__u64 ips[2] = {}, since_ns;
+	__u64 since_ns;
 	__u32 tid = prev->pid, zero = 0;
 
 	if (!count)
@@ -162,9 +215,7 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 	if (preempt || !prev->mm || !(state_of(prev) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
 		return 0;
 	add(&count->fired, 1);
-	/* Linux 5.10 lists the program's own frame twice. */
-	if (fallback && bpf_get_stack(ctx, ips, sizeof(ips), 0) == sizeof(ips) && ips[0] == ips[1])
-		tick.skip = 3;
+	tick.skip = own_frames(ctx, fallback);
 	since_ns = capture(ctx, &tick, count, fallback);
 	waiting = since_ns ? bpf_map_lookup_elem(&wait_entry, &zero) : NULL;
 	if (!waiting)
@@ -205,13 +256,25 @@ int BPF_PROG(fallback_switch, bool preempt, struct task_struct *prev, struct tas
 SEC("tp_btf/sched_waking")
 int BPF_PROG(capture_waking, struct task_struct *task)
 {
-	return on_waking(task, false);
+	return on_waking(ctx, task, false, false);
 }
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(fallback_waking, struct task_struct *task)
 {
-	return on_waking(task, true);
+	return on_waking(ctx, task, false, true);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(capture_wakers, struct task_struct *task)
+{
+	return on_waking(ctx, task, true, false);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(fallback_wakers, struct task_struct *task)
+{
+	return on_waking(ctx, task, true, true);
 }
 
 #endif

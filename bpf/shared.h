@@ -22,6 +22,8 @@ const volatile __u8 paced[CAPTURE_EVENTS_MAX] = {};
 const volatile __u32 fallback_event = 0, fallback_tracepoint = 0, fallback_probe = 0;
 const volatile __u32 n_scratch = 1; /* CPUs that have a scratch buffer */
 const volatile __u32 off_cpu_event = 0;
+/* The stack of a waker is captured if the wait took so long until then. */
+const volatile __u64 waker_min_ns = 0;
 /* Free bytes that samples leave in the ring for small records that complete earlier samples. */
 const volatile __u64 ring_reserve = 0;
 const volatile __u64 ring_size = 0;
@@ -34,20 +36,23 @@ struct {
 	__uint(max_entries, 16 << 20);
 } ring SEC(".maps");
 
-/* One element; the kernel stores one value per CPU. */
+/* The kernel stores one value per CPU for each of enum capture_counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, CAPTURE_COUNTS);
 	__type(key, __u32);
 	__type(value, struct capture_counters);
 } counters SEC(".maps");
 
 /* Return the counters of this CPU. */
+static __always_inline struct capture_counters *counters_of(__u32 counts)
+{
+	return bpf_map_lookup_elem(&counters, &counts);
+}
+
 static __always_inline struct capture_counters *counters_here(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&counters, &zero);
+	return counters_of(CAPTURE_COUNTS_EVENTS);
 }
 
 /*

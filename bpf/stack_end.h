@@ -50,7 +50,7 @@ static __always_inline __u64 goroutine_top(__u64 g, __u64 sp)
  * flag is cleared when the goroutine's stack is copied as well.
  */
 #define LEFT_GOROUTINE (1u << 15)
-_Static_assert(CAPTURE_ALLOC < LEFT_GOROUTINE, "it is no other flag's");
+_Static_assert(CAPTURE_WAKER < LEFT_GOROUTINE, "it is no other flag's");
 
 /*
  * Return the end of the goroutine stack that contains sp, or of the thread's own stack (g0's) if

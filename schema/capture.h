@@ -14,6 +14,7 @@
  *   kernel_len             return addresses of the kernel stack, u64, innermost first
  *   40                     struct capture_holes, if CAPTURE_HOLES is set
  *   32                     struct capture_alloc, if CAPTURE_ALLOC is set
+ *   16                     struct capture_woken, if CAPTURE_WAKER is set
  *   slices_len             slices of other memory (schema/plan.h)
  *
  * A record may instead be a single struct capture_wake, struct capture_free or struct
@@ -32,7 +33,7 @@
 
 #include "schema/plan.h"
 
-#define CAPTURE_VERSION	       6u
+#define CAPTURE_VERSION	       7u
 #define CAPTURE_MAGIC	       (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory; version */
 #define CAPTURE_WAKE_MAGIC     (0x57574fu | CAPTURE_VERSION << 24) /* "OWW"; version */
 #define CAPTURE_FREE_MAGIC     (0x46574fu | CAPTURE_VERSION << 24) /* "OWF"; version */
@@ -80,6 +81,8 @@ enum capture_flag {
 	CAPTURE_OFF_CPU = 1 << 12,
 	/* The thread allocated memory; a struct capture_alloc follows. */
 	CAPTURE_ALLOC = 1 << 13,
+	/* The thread woke another one, whose wait was captured; a struct capture_woken follows. */
+	CAPTURE_WAKER = 1 << 14,
 };
 
 struct capture_head {
@@ -133,6 +136,26 @@ struct capture_wake {
 	/* Who woke it; both 0 if woken_ns is not: an interrupt. */
 	__u32 waker_pid, waker_tid;
 	char waker[CAPTURE_COMM]; /* the thread's name, NUL-terminated */
+	__u32 waker_stack;	  /* enum capture_waker_stack */
+	__u32 reserved;
+};
+
+/* What became of the stack of the thread that ended a wait. */
+enum capture_waker_stack {
+	CAPTURE_WAKER_UNSEEN, /* nobody was seen, or stacks of wakers are not captured */
+	CAPTURE_WAKER_SENT,   /* a record with CAPTURE_WAKER came before */
+	CAPTURE_WAKER_NONE,   /* an interrupt ended the wait */
+	CAPTURE_WAKER_OTHER,  /* the waker is not one of the selected processes and threads */
+	CAPTURE_WAKER_SHORT,  /* the wait was shorter than waker_min_ns until then */
+	CAPTURE_WAKER_FULL,   /* the ring had no room */
+	CAPTURE_WAKER_UNREADABLE,
+};
+
+/* The wait that a captured thread ended. */
+struct capture_woken {
+	__u32 tid; /* these two as in struct capture_wake */
+	__u32 reserved;
+	__u64 since_ns;
 };
 
 /* An entry of the table of waiting threads. The key is the tid. */
@@ -247,7 +270,8 @@ enum capture_alloc_function {
 };
 
 /*
- * Counters of one CPU. Each event that fires is counted in fired and in exactly one of filtered_*,
+ * Counters of one CPU: first those of events, then those of wakers whose stacks are to be captured,
+ * each of which counts as one that fires. Each event that fires is counted in fired and in exactly one of filtered_*,
  * captured, ring_full and unreadable, so fired is their sum.
  */
 struct capture_counters {
@@ -279,6 +303,9 @@ struct capture_counters {
 	__u64 frees_lost;      /* struct capture_free not written, because the ring was full */
 	__u64 untracked; /* captured allocations not in the table of live memory: it was full */
 };
+
+/* The two counters of a CPU. */
+enum capture_counts { CAPTURE_COUNTS_EVENTS, CAPTURE_COUNTS_WAKERS, CAPTURE_COUNTS };
 
 /* The filters of a recording. A sample must pass every filter that is set. */
 enum capture_filter {
@@ -362,18 +389,19 @@ _Static_assert(__builtin_offsetof(struct capture_head, time_ns) == 32, "u64 fiel
 _Static_assert(__builtin_offsetof(struct capture_head, regs) == 64, "regs");
 _Static_assert(__builtin_offsetof(struct capture_head, comm) == 200, "comm");
 _Static_assert(CAPTURE_CPUS_MAX <= 1 << 16 && CAPTURE_EVENTS_MAX <= 1 << 16, "they fit the head");
-_Static_assert(CAPTURE_ALLOC < 1 << 16, "flags fit the head");
+_Static_assert(CAPTURE_WAKER < 1 << 16, "flags fit the head");
 _Static_assert(sizeof(struct capture_holes) == 40, "no padding");
 _Static_assert(CAPTURE_HEAD_SIZE % 8 == 0, "stack bytes begin aligned");
 _Static_assert((CAPTURE_STACK_LIMIT + CAPTURE_PAGE - 1) / CAPTURE_PAGE + 1 <= CAPTURE_PAGES_MAX,
 	       "every page has a bit");
 _Static_assert(CAPTURE_PAGES_MAX <= CAPTURE_HOLE_WORDS * 64, "every page has a bit");
 _Static_assert(CAPTURE_KERNEL_MAX == CAPTURE_KERNEL_FRAMES * 8, "whole addresses");
-_Static_assert(sizeof(struct capture_wake) == 96, "no padding; no other record has this size");
-_Static_assert(sizeof(struct capture_waiting) == 112, "the same on both sides");
+_Static_assert(sizeof(struct capture_wake) == 104, "no padding; no other record has this size");
+_Static_assert(sizeof(struct capture_waiting) == 120, "the same on both sides");
 _Static_assert(sizeof(struct capture_wait_slot) == 40, "the same on both sides");
 _Static_assert(sizeof(struct capture_wait_site) == 32, "the same on both sides");
 _Static_assert(sizeof(struct capture_alloc) == 32, "no padding");
+_Static_assert(sizeof(struct capture_woken) == 16, "no padding");
 _Static_assert(sizeof(struct capture_free) == 32, "no padding");
 _Static_assert(sizeof(struct capture_question) == 16, "no padding; no other record has this size");
 _Static_assert(sizeof(struct capture_live) == 24, "the same on both sides");
@@ -381,7 +409,7 @@ _Static_assert(sizeof(struct capture_process) == 16, "the same on both sides");
 _Static_assert(sizeof(struct capture_front) == CAPTURE_FRONT_SIZE, "the stack begins behind it");
 _Static_assert(__builtin_offsetof(struct capture_front, head) % 8 == 0, "the record is aligned");
 _Static_assert(CAPTURE_PAGE >= 24 + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) +
-				       sizeof(struct capture_alloc),
+				       sizeof(struct capture_alloc) + sizeof(struct capture_woken),
 	       "what follows the stacks lies in the tail, too");
 
 #endif

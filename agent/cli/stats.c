@@ -217,6 +217,12 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	const struct field wakes[] = { { "seen_late", c.wakes_unseen },
 				       { "waker_unknown", c.unwoken },
 				       { "ring_full", c.wakes_lost } };
+	const struct field wakers[] = { { "seen", c.wakers },
+					{ "captured", c.wakers_captured },
+					{ "too_short", c.wakers_short },
+					{ "not_selected", c.wakers_other },
+					{ "ring_full", c.wakers_full },
+					{ "unreadable", c.wakers_unreadable } };
 	const struct field captured[] = { { "samples", c.captured },
 					  { "bytes", c.bytes },
 					  { "stack_bytes", c.stack_bytes },
@@ -249,6 +255,8 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	fields(out, "waits", off_cpu, N(off_cpu));
 	(void)fprintf(out, ", ");
 	fields(out, "wakes", wakes, N(wakes));
+	(void)fprintf(out, ", ");
+	fields(out, "wakers", wakers, N(wakers));
 	(void)fprintf(out, ", ");
 	fields(out, "frees", frees, N(frees));
 	return 0;

@@ -213,7 +213,7 @@ static void put_head(const struct teller *t)
  */
 static uint64_t below_sp(const struct walked *w)
 {
-	size_t n = w->n_frames - w->n_kernel;
+	size_t n = w->n_frames - w->n_kernel - w->n_waker;
 	uint64_t sp = w->user && n ? w->user[n - 1].sp : 0;
 
 	return w->stop_addr < sp ? sp - w->stop_addr : 0;
@@ -227,7 +227,7 @@ static uint64_t below_sp(const struct walked *w)
 /* Return whether no captured stack, however large, can reach the missing address. */
 static bool out_of_reach(const struct walked *w)
 {
-	uint64_t sp = w->user && w->n_frames > w->n_kernel ? w->user[0].sp : 0;
+	uint64_t sp = w->user && w->n_frames - w->n_waker > w->n_kernel ? w->user[0].sp : 0;
 
 	return sp && w->stop_addr > sp && w->stop_addr - sp > STACK_MAX;
 }
@@ -314,6 +314,9 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 			(void)fprintf(out, "interpreted frames are missing: %s\n", w->missing);
 	}
 	put_labels(&t);
+	if (w->waker_lacks)
+		(void)fprintf(out, "the stack of the thread that ended the wait is not whole: %s\n",
+			      w->waker_lacks);
 	free(t.text);
 	return export_flush(out);
 }
@@ -466,7 +469,9 @@ static void json_frame(const struct teller *t, size_t i)
 			(void)fprintf(t->out, ",\"function_offset\":%" PRIu64, name.offset);
 	}
 	(void)fprintf(t->out, ",\"stepper\":\"%s\"",
-		      i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)wf->stepper));
+		      wf->location.module->kind == MODULE_KERNEL
+			      ? "kernel"
+			      : uw_stepper_name((enum uw_stepper)wf->stepper));
 	if (wf->user && w->user) {
 		json_place(t, wf, wf->user);
 		if (u < w->n_steps)
@@ -531,6 +536,10 @@ int export_explain_json(FILE *out, const struct walked *w, struct names *names)
 		}
 	}
 	json_labels(&t);
+	if (w->waker_lacks) {
+		(void)fputs(",\"waker_stack\":", out);
+		put_string(&t, w->waker_lacks);
+	}
 	(void)fputs("}\n", out);
 	free(t.text);
 	return export_flush(out);

@@ -68,8 +68,9 @@ static void fill_frame(struct line_frame *out, const struct walked *w, size_t i,
 		.rel_pc = f->location.vaddr + f->location.ra_bytes,
 		.pc = f->pc,
 		.offset = name->offset,
-		.stepper =
-			i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)f->stepper),
+		.stepper = f->location.module->kind == MODULE_KERNEL
+				   ? "kernel"
+				   : uw_stepper_name((enum uw_stepper)f->stepper),
 		.confidence = uw_confidence_name((enum uw_confidence)f->confidence),
 		.has_offset = !inlined && name->function && name->function[0] &&
 			      f->location.module->kind != MODULE_RUNTIME,

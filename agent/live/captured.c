@@ -37,10 +37,16 @@ static uint32_t alloc_at(const struct capture_head *head)
 	       (head->flags & CAPTURE_HOLES ? (uint32_t)sizeof(struct capture_holes) : 0);
 }
 
-static uint32_t slices_at(const struct capture_head *head)
+static uint32_t woken_at(const struct capture_head *head)
 {
 	return alloc_at(head) +
 	       (head->flags & CAPTURE_ALLOC ? (uint32_t)sizeof(struct capture_alloc) : 0);
+}
+
+static uint32_t slices_at(const struct capture_head *head)
+{
+	return woken_at(head) +
+	       (head->flags & CAPTURE_WAKER ? (uint32_t)sizeof(struct capture_woken) : 0);
 }
 
 bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t n_events)
@@ -56,6 +62,14 @@ bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t 
 	    head->slices_end >= PLAN_ENDS)
 		return false;
 	return size == slices_at(head) + head->slices_len;
+}
+
+struct capture_woken live_captured_woken(const struct capture_head *head)
+{
+	struct capture_woken woken;
+
+	memcpy(&woken, (const uint8_t *)head + woken_at(head), sizeof(woken));
+	return woken;
 }
 
 /* Return the address of the first stack byte. */
@@ -213,22 +227,51 @@ static uint64_t times(uint64_t value, uint64_t n)
 	return product > INT64_MAX ? INT64_MAX : (uint64_t)product;
 }
 
+/* Return what is said of a waker's stack. lost: the record that was sent is not there. */
+static enum event_waker_stack waker_stack(uint32_t stack, bool lost)
+{
+	switch (stack) {
+	case CAPTURE_WAKER_SENT:
+		return lost ? EVENT_WAKER_LOST : EVENT_WAKER_SENT;
+	case CAPTURE_WAKER_NONE:
+		return EVENT_WAKER_INTERRUPT;
+	case CAPTURE_WAKER_OTHER:
+		return EVENT_WAKER_NOT_SELECTED;
+	case CAPTURE_WAKER_SHORT:
+		return EVENT_WAKER_TOO_SHORT;
+	case CAPTURE_WAKER_FULL:
+		return EVENT_WAKER_LOST;
+	case CAPTURE_WAKER_UNREADABLE:
+		return EVENT_WAKER_UNREADABLE;
+	default:
+		return EVENT_WAKER_UNSEEN;
+	}
+}
+
 /*
  * The wait's end becomes the sample's time. The length of the wait, times the waits that the sample
  * stands for, and the length of the others that it is to be counted with become its period.
  */
-void live_captured_wait(const struct live_waited *wait, struct event *event)
+void live_captured_wait(const struct live_waited *wait, bool wakers, struct event *event)
 {
 	const struct capture_wake *wake = &wait->wake;
 	const uint64_t began_ns = wake->began_ns, n = wake->n ? wake->n : 1;
 	struct event_sample *s = &event->sample;
 	const bool woken = wake->woken_ns >= began_ns && wake->woken_ns <= wake->time_ns;
 
+	if (wait->head.flags & CAPTURE_WAKER) {
+		event->type = EVENT_WAKER;
+		s->wait.id = wait->id;
+		return;
+	}
 	event->time_ns = wake->time_ns;
 	s->period = times(wake->time_ns - began_ns, n) + wake->others_blocked_ns +
 		    wake->others_runnable_ns;
 	s->wait =
 		(struct event_wait){ .n = n + wake->others, .runnable = wake->others_runnable_ns };
+	if (wakers)
+		s->wait.waker_stack = (uint8_t)waker_stack(wake->waker_stack, !wait->id);
+	s->wait.id = wait->id;
 	if (!wake->woken_ns)
 		return;
 	s->wait.runnable += woken ? times(wake->time_ns - wake->woken_ns, n) : 0;

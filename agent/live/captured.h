@@ -23,6 +23,9 @@
  */
 bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t n_events);
 
+/* Return which wait the thread of a sound record with CAPTURE_WAKER ended. */
+struct capture_woken live_captured_woken(const struct capture_head *head);
+
 /*
  * Convert a record, which must be sound, into an event. The event borrows the record and regions.
  * interval: the mean number of bytes between two captured allocations.
@@ -30,9 +33,9 @@ bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t 
 void live_captured_sample(const struct capture_head *head, uint64_t interval,
 			  struct uw_region regions[LIVE_REGIONS_MAX], struct event *event);
 /*
- * Complete the event of live_captured_sample for a wait that has ended, after it began. The event
- * borrows the record.
+ * Complete the event of live_captured_sample for a wait that has ended, after it began, or for the thread
+ * that ended a wait. wakers: the stacks of such threads are captured. The event borrows the record.
  */
-void live_captured_wait(const struct live_waited *wait, struct event *event);
+void live_captured_wait(const struct live_waited *wait, bool wakers, struct event *event);
 
 #endif

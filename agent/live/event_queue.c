@@ -49,6 +49,7 @@ static size_t used(const struct event *event)
 	case EVENT_CHANGED:
 		return head;
 	case EVENT_SAMPLE:
+	case EVENT_WAKER:
 	case EVENT_GENERATED:
 	case EVENT_MEMORY:
 		break;
@@ -131,7 +132,7 @@ void live_queue_fini(struct live_queue *queue)
 
 	for (size_t i = 0; i < queue->heap.n; i++) {
 		free(items[i].event);
-		free(items[i].wait);
+		live_waited_free(items[i].wait);
 	}
 	free(queue->heap.items);
 	*queue = (struct live_queue){ 0 };

@@ -23,7 +23,10 @@ struct live_item {
 	struct event *event;
 	const uint8_t *record; /* of a sample, in the ring */
 	uint64_t slot;	       /* the caller's number for the record */
-	/* The sample of a thread that waited, from malloc. record is NULL then. */
+	/*
+	 * The sample of a thread that waited, or of one that ended a wait (CAPTURE_WAKER), from malloc.
+	 * record is NULL then.
+	 */
 	struct live_waited *wait;
 };
 
@@ -40,14 +43,14 @@ void live_queue_read(const struct event *queued, struct event *out);
 /* Add a sample whose record stays in the ring. -ENOMEM. */
 int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,
 		      uint64_t slot);
-/* Add the sample of a wait. Takes ownership of it, except on failure. -ENOMEM. */
+/* Add the sample of a wait, or of the thread that ended it. Takes ownership of it, except on failure. -ENOMEM. */
 int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait);
 
 /* Return the first item without removing it; NULL: the queue is empty. */
 const struct live_item *live_queue_first(const struct live_queue *queue);
 /*
  * Remove the first item; the queue must not be empty. item->event or item->wait then belongs to the
- * caller, who frees it.
+ * caller, who frees it (live_waited_free).
  */
 void live_queue_take(struct live_queue *queue, struct live_item *item);
 void live_queue_fini(struct live_queue *queue);

@@ -197,6 +197,7 @@ static void pack_event(struct packing *p, struct event *event)
 		event->memory.bytes = pack(p, event->memory.bytes, event->memory.size);
 		break;
 	case EVENT_SAMPLE:
+	case EVENT_WAKER:
 		pack_sample(p, &event->sample);
 		break;
 	case EVENT_EXEC:

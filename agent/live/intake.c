@@ -215,6 +215,24 @@ static int begin_wait(struct live *live, const struct capture_head *head, uint32
 }
 
 /*
+ * Queue the stack of the thread that ended a wait, with the time at which it did: its process may be gone when
+ * the wait's sample comes.
+ */
+static int queue_waker(struct live *live, struct live_waited *wait)
+{
+	struct live_waited *waker = wait->waker;
+	int err;
+
+	if (!waker)
+		return 0;
+	waker->id = wait->id = ++live->n_wakers;
+	err = live_queue_wait(&live->queue, waker->head.time_ns, waker);
+	if (!err)
+		wait->waker = NULL;
+	return err;
+}
+
+/*
  * Queue the sample of a wait whose end is in wait->wake, or only count the wait if it was shorter
  * than off_cpu_min_ns. Takes ownership of wait, also on failure.
  */
@@ -226,14 +244,16 @@ static int end_wait(struct live *live, struct live_waited *wait, uint64_t *count
 
 	if (time_ns <= began_ns || time_ns - began_ns < live->off_cpu_min_ns) {
 		tally->off_cpu_short++;
-		free(wait);
+		live_waited_free(wait);
 		return 0;
 	}
 	++*counter;
 	tally->unwoken += !wait->wake.woken_ns;
-	err = live_queue_wait(&live->queue, time_ns, wait);
+	err = queue_waker(live, wait);
+	if (!err)
+		err = live_queue_wait(&live->queue, time_ns, wait);
 	if (err)
-		free(wait);
+		live_waited_free(wait);
 	return err;
 }
 
@@ -254,8 +274,20 @@ static int take_wake(struct live *live, const struct capture_wake *wake)
 	if (wake->time_ns)
 		return end_wait(live, wait, &tally->ended);
 	tally->unended++;
-	free(wait);
+	live_waited_free(wait);
 	return 0;
+}
+
+/*
+ * Store the record of a thread that ended a wait with that wait, whose end comes later. If there is no room,
+ * the wait only has no such stack.
+ */
+static int take_waker(struct live *live, const struct capture_head *head, uint32_t size)
+{
+	const struct capture_woken woken = live_captured_woken(head);
+	int err = live_off_cpu_woken(&live->off_cpu, &woken, head, size);
+
+	return err == -ENOMEM ? err : 0;
 }
 
 /* Queue the event that a captured allocation was freed. */
@@ -302,9 +334,17 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 		return take_wake(live, &wake);
 	}
 	if (!live_captured_sound(head, size, live->events.n)) {
-		live_tally_of(&live->tally, size < sizeof(*head) ? 0 : head->cpu)->damaged++;
+		/* Of a waker's only its wait says that it is lost: it was no event that fired. */
+		if (size < sizeof(*head) || !(head->flags & CAPTURE_WAKER))
+			live_tally_of(&live->tally, size < sizeof(*head) ? 0 : head->cpu)
+				->damaged++;
 		live_slots_done(&live->slots, live->slots.next - 1);
 		return 0;
+	}
+	if (head->flags & CAPTURE_WAKER) {
+		err = take_waker(live, head, size);
+		live_slots_done(&live->slots, live->slots.next - 1);
+		return err;
 	}
 	err = name_cgroup(live, head->cgroup_id, head->time_ns);
 	if (err)
@@ -351,7 +391,7 @@ static int end_all_off_cpu(struct live *live)
 			continue;
 		}
 		tally->unended++;
-		free(wait);
+		live_waited_free(wait);
 	}
 	return err;
 }
@@ -361,7 +401,7 @@ static int report_losses(struct live *live, uint64_t time_ns)
 {
 	const struct live_tally_cpu seen = live_tally_sum(&live->tally, -1);
 	struct capture_counters count = { 0 };
-	int err = live_bpf_counters(live->bpf, NULL, &count);
+	int err = live_bpf_counters(live->bpf, CAPTURE_COUNTS_EVENTS, NULL, &count);
 	const struct {
 		enum event_lost_reason reason;
 		uint64_t total;

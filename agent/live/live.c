@@ -41,7 +41,7 @@ static void let_go(struct live *live)
 {
 	free(live->held);
 	live->held = NULL;
-	free(live->held_wait);
+	live_waited_free(live->held_wait);
 	live->held_wait = NULL;
 	if (live->held_slot != UINT64_MAX)
 		live_slots_done(&live->slots, live->held_slot);
@@ -70,16 +70,19 @@ static bool take(struct live *live, uint64_t now, struct event *event)
 
 		live_captured_sample(head, live->alloc_interval, live->regions, event);
 		if (item.wait)
-			live_captured_wait(item.wait, event);
+			live_captured_wait(item.wait, live->wakers, event);
 		live->held_wait = item.wait;
 		if (!item.wait) {
 			live->held_slot = item.slot;
 			if (now > head->time_ns + live->in_ring_ns)
 				live->in_ring_ns = now - head->time_ns;
 		}
-		live_tally_of(&live->tally, head->cpu)->delivered++;
-		live_tally_of(&live->tally, head->cpu)->stack_bytes +=
-			head->stack_len + head->interrupted_len;
+		if (event->type == EVENT_SAMPLE) {
+			struct live_tally_cpu *tally = live_tally_of(&live->tally, head->cpu);
+
+			tally->delivered++;
+			tally->stack_bytes += head->stack_len + head->interrupted_len;
+		}
 	}
 	/* A late item gets the time of the item before it, so that times never decrease. */
 	if (event->time_ns < live->last_ns) {

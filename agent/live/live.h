@@ -43,7 +43,8 @@ struct live_counters {
 	uint64_t waiting;	/* captured, but not delivered yet */
 	/* Of the captured records: */
 	uint64_t cut, holes, bytes;
-	uint64_t program_ns; /* time in which records were made, in the threads that were sampled */
+	/* Time in which records were made, in the threads that were sampled, and in wakers. */
+	uint64_t program_ns;
 	uint64_t stack_bytes; /* user stack bytes of the records delivered so far */
 	uint64_t top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	uint64_t find_vma;
@@ -57,6 +58,15 @@ struct live_counters {
 	uint64_t unwoken;	     /* of off_cpu_ended: it was not seen when they were woken */
 	uint64_t wakes_unseen;	     /* ends noticed only when the thread left its CPU again */
 	uint64_t wakes_lost;	     /* ends not recorded, because the ring was full */
+	/*
+	 * Threads that ended a captured wait, if their stacks are to be captured: the sum of the next five
+	 * numbers.
+	 */
+	uint64_t wakers;
+	uint64_t wakers_captured;
+	uint64_t wakers_short; /* of a wait that was shorter than off_cpu_min_ns until then */
+	uint64_t wakers_other; /* not one of the selected processes and threads */
+	uint64_t wakers_full, wakers_unreadable;
 	/* Of the captured allocations: */
 	uint64_t frees;	     /* recorded frees, complete or partial */
 	uint64_t frees_lost; /* frees not recorded, because the ring was full */

@@ -43,6 +43,8 @@ struct live {
 	struct live_rename rename; /* of the record before, while the side-band is read */
 	struct live_off_cpu off_cpu;
 	uint64_t off_cpu_min_ns;
+	bool wakers;	   /* stacks of those who end waits are captured, too */
+	uint64_t n_wakers; /* numbers of the waits that have such stacks */
 	uint64_t tick_ns;
 	struct live_allocators *allocators; /* NULL: allocations are not recorded */
 	struct live_cost baseline;	    /* of this process, before it had any probes */

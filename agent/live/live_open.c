@@ -156,6 +156,8 @@ static int open_bpf(struct live *live, const struct source_live_options *options
 						.alloc_interval = options->alloc_interval,
 						.wait_rate = options->wait_rate ? options->wait_rate
 										: LIVE_WAIT_RATE,
+						.wakers = options->wakers,
+						.waker_min_ns = options->off_cpu_min_ns,
 						.filters = live_filters_of(options),
 						.possible = options->changes ? CHANGEABLE : 0,
 						.threads = options->n_tids != 0,
@@ -280,6 +282,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->slots.ring = &live->ring;
 	live->held_slot = UINT64_MAX;
 	live->off_cpu_min_ns = options->off_cpu_min_ns;
+	live->wakers = options->wakers;
 	live->alloc_interval = options->alloc_interval;
 	live->changes = options->changes;
 	live->cpu_filter = options->n_cpus ? CAPTURE_FILTER_CPU : 0;

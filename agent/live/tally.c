@@ -53,15 +53,20 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 {
 	const struct capture_counters *per_cpu;
 	struct live_tally_cpu seen = live_tally_sum(tally, cpu);
-	struct capture_counters c;
+	struct capture_counters c, w;
 	uint64_t gone =
 		seen.delivered + seen.damaged + seen.off_cpu_short + seen.no_room + seen.unended;
-	int err = cpu < tally->n_cpus ? live_bpf_counters(bpf, &per_cpu, &c) : -EINVAL;
+	int err = cpu < tally->n_cpus ? live_bpf_counters(bpf, CAPTURE_COUNTS_EVENTS, &per_cpu, &c)
+				      : -EINVAL;
 
+	if (!err && cpu >= 0)
+		c = per_cpu[cpu];
+	if (!err)
+		err = live_bpf_counters(bpf, CAPTURE_COUNTS_WAKERS, &per_cpu, &w);
 	if (err)
 		return err;
 	if (cpu >= 0)
-		c = per_cpu[cpu];
+		w = per_cpu[cpu];
 	*counters = (struct live_counters){
 		.fired = c.fired,
 		.filtered = c.filtered_idle + c.filtered_self + c.filtered_process +
@@ -93,7 +98,7 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 		.cut = c.cut,
 		.holes = c.holes,
 		.bytes = c.bytes,
-		.program_ns = c.program_ns,
+		.program_ns = c.program_ns + w.program_ns,
 		.stack_bytes = seen.stack_bytes,
 		.top_cached = c.top_cached,
 		.top_start = c.top_start,
@@ -108,6 +113,12 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 		.unwoken =
 			seen.unwoken > seen.still_waiting ? seen.unwoken - seen.still_waiting : 0,
 		.wakes_lost = c.wakes_lost,
+		.wakers = w.fired,
+		.wakers_captured = w.captured,
+		.wakers_short = w.filtered_period,
+		.wakers_other = w.filtered_self + w.filtered_process,
+		.wakers_full = w.ring_full,
+		.wakers_unreadable = w.unreadable,
 		.frees = c.frees,
 		.frees_lost = c.frees_lost,
 		.untracked = c.untracked,

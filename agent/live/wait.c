@@ -30,6 +30,25 @@ static struct live_waited *take(struct live_off_cpu *off_cpu, uint32_t i)
 	return wait.waited;
 }
 
+void live_waited_free(struct live_waited *waited)
+{
+	if (waited)
+		free(waited->waker);
+	free(waited);
+}
+
+/* Return a copy of a record, with nothing in front of it; NULL: no memory. */
+static struct live_waited *copy_record(const struct capture_head *record, uint32_t size)
+{
+	struct live_waited *copy = malloc(offsetof(struct live_waited, head) + size);
+
+	if (!copy)
+		return NULL;
+	memset(copy, 0, offsetof(struct live_waited, head));
+	memcpy((uint8_t *)copy + offsetof(struct live_waited, head), record, size);
+	return copy;
+}
+
 int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *record,
 		       uint32_t size, int *unended)
 {
@@ -41,21 +60,37 @@ int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *
 		struct live_waited *old = take(off_cpu, i);
 
 		*unended = (int)old->head.cpu;
-		free(old);
+		live_waited_free(old);
 	}
 	if (size > BYTES_MAX - off_cpu->bytes)
 		return -ENOSPC;
 	if (array_grow(off_cpu->threads, off_cpu->n, off_cpu->room))
 		return -ENOMEM;
-	copy = malloc(offsetof(struct live_waited, head) + size);
+	copy = copy_record(record, size);
 	if (!copy ||
 	    uw_hash_add(&off_cpu->by_tid, hash_u64(0, record->tid), (uint32_t)off_cpu->n)) {
 		free(copy);
 		return -ENOMEM;
 	}
-	copy->wake = (struct capture_wake){ .magic = 0 };
-	memcpy((uint8_t *)copy + offsetof(struct live_waited, head), record, size);
 	off_cpu->threads[off_cpu->n++] = (struct live_wait){ record->tid, size, copy };
+	off_cpu->bytes += size;
+	return 0;
+}
+
+int live_off_cpu_woken(struct live_off_cpu *off_cpu, const struct capture_woken *woken,
+		       const struct capture_head *record, uint32_t size)
+{
+	uint32_t i = find(off_cpu, woken->tid);
+	struct live_wait *wait = i == UW_HASH_NONE ? NULL : &off_cpu->threads[i];
+
+	if (!wait || wait->waited->head.time_ns != woken->since_ns || wait->waited->waker)
+		return -ENOENT;
+	if (size > BYTES_MAX - off_cpu->bytes)
+		return -ENOSPC;
+	wait->waited->waker = copy_record(record, size);
+	if (!wait->waited->waker)
+		return -ENOMEM;
+	wait->size += size;
 	off_cpu->bytes += size;
 	return 0;
 }
@@ -77,7 +112,7 @@ struct live_waited *live_off_cpu_any(struct live_off_cpu *off_cpu)
 void live_off_cpu_fini(struct live_off_cpu *off_cpu)
 {
 	while (off_cpu->n)
-		free(off_cpu->threads[--off_cpu->n].waited);
+		live_waited_free(off_cpu->threads[--off_cpu->n].waited);
 	free(off_cpu->threads);
 	uw_hash_fini(&off_cpu->by_tid);
 	*off_cpu = (struct live_off_cpu){ 0 };

@@ -10,12 +10,16 @@
 
 struct live_waited {
 	struct capture_wake wake; /* how the wait ended */
+	/* The record of the thread that ended it, owned; its own wake and waker are empty. NULL: none. */
+	struct live_waited *waker;
+	/* Not 0: the wait has a waker, or this is the waker's record of the wait with this number. */
+	uint64_t id;
 	struct capture_head head; /* the bytes after the head follow */
 };
 
 struct live_wait {
 	uint32_t tid;
-	uint32_t size;		    /* of the record: the head and the bytes after it */
+	uint32_t size;		    /* of the records: the heads and the bytes after them */
 	struct live_waited *waited; /* owned */
 };
 
@@ -34,12 +38,19 @@ struct live_off_cpu { /* all zero: empty */
 int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *record,
 		       uint32_t size, int *unended);
 /*
- * Remove and return the record of the wait that began at since_ns. The caller frees it. NULL: it is
- * not stored.
+ * Store a copy of the record of a thread that ended a wait, with that wait. -ENOENT: the wait is not
+ * stored, or has such a record already. -ENOSPC: the stored records are too large already; -ENOMEM.
+ */
+int live_off_cpu_woken(struct live_off_cpu *off_cpu, const struct capture_woken *woken,
+		       const struct capture_head *record, uint32_t size);
+/*
+ * Remove and return the record of the wait that began at since_ns. The caller frees it
+ * (live_waited_free). NULL: it is not stored.
  */
 struct live_waited *live_off_cpu_end(struct live_off_cpu *off_cpu, uint32_t tid, uint64_t since_ns);
 /* Remove and return any record. The caller frees it. NULL: none is left. */
 struct live_waited *live_off_cpu_any(struct live_off_cpu *off_cpu);
+void live_waited_free(struct live_waited *waited); /* NULL is fine */
 void live_off_cpu_fini(struct live_off_cpu *off_cpu);
 
 #endif

@@ -338,7 +338,11 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 		to->wait = (struct event_wait){ .n = s->wait->n,
 						.runnable = s->wait->runnable,
 						.waker_pid = s->wait->waker_pid,
-						.waker_tid = s->wait->waker_tid };
+						.waker_tid = s->wait->waker_tid,
+						.id = s->wait->id };
+		to->wait.waker_stack =
+			(uint8_t)(s->wait->waker_stack < EVENT_WAKER_N ? s->wait->waker_stack
+								       : EVENT_WAKER_UNSEEN);
 		to->wait.waker = s->wait->waker.len ? event_text(o, &s->wait->waker) : NULL;
 		if (s->wait->waker.len && !to->wait.waker)
 			return "a wait that ended by no thread";
@@ -351,8 +355,20 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 	to->slices = take_regions(o, s->slices, s->n_slices);
 	if (!to->regions || !to->slices)
 		return owc_no_memory;
-	o->seen.n_samples++;
 	return NULL;
+}
+
+/* As take_sample, for the thread that ended a wait. */
+static const char *take_waker(struct owc *o, const Offwind__Capture__Waker *w, struct event *e)
+{
+	const char *why;
+
+	if (!w->id || !w->sample || w->sample->wait)
+		return "a waker of no wait";
+	why = take_sample(o, w->sample, e);
+	e->type = EVENT_WAKER;
+	e->sample.wait.id = w->id;
+	return why;
 }
 
 /* Fill *e from a record of lost samples, and count them. Return NULL, or what is wrong. */
@@ -408,6 +424,10 @@ const char *owc_take_record(struct owc *o, const Offwind__Capture__Record *r, st
 		break;
 	case OFFWIND__CAPTURE__RECORD__KIND_SAMPLE:
 		why = take_sample(o, r->sample, e);
+		o->seen.n_samples += !why;
+		break;
+	case OFFWIND__CAPTURE__RECORD__KIND_WAKER:
+		why = take_waker(o, r->waker, e);
 		break;
 	case OFFWIND__CAPTURE__RECORD__KIND_LOST:
 		why = take_lost(o, r->lost, e);
@@ -438,7 +458,8 @@ const char *owc_take_record(struct owc *o, const Offwind__Capture__Record *r, st
 	}
 	if (*is_event) {
 		o->seen.n_events += e->type != EVENT_CGROUP && e->type != EVENT_FREED &&
-				    e->type != EVENT_GENERATED && e->type != EVENT_MEMORY;
+				    e->type != EVENT_GENERATED && e->type != EVENT_MEMORY &&
+				    e->type != EVENT_WAKER;
 		return why;
 	}
 	switch (r->kind_case) {

@@ -169,10 +169,11 @@ static void put_regions(struct owc_writer *w, size_t at, const struct uw_region 
 	}
 }
 
-/* Append a sample. Return -E2BIG if readers would not accept it. */
-static int add_sample(struct owc_writer *w, const struct event_sample *s,
-		      Offwind__Capture__Record *record)
+/* Append a sample or a waker. Return -E2BIG if readers would not accept it. */
+static int add_sample(struct owc_writer *w, const struct event *e, Offwind__Capture__Record *record)
 {
+	const struct event_sample *s = &e->sample;
+	Offwind__Capture__Waker waker = OFFWIND__CAPTURE__WAKER__INIT;
 	Offwind__Capture__Sample sample = OFFWIND__CAPTURE__SAMPLE__INIT;
 	Offwind__Capture__Alloc alloc = OFFWIND__CAPTURE__ALLOC__INIT;
 	Offwind__Capture__Wait wait = OFFWIND__CAPTURE__WAIT__INIT;
@@ -218,19 +219,28 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 		sample.alloc = &alloc;
 	}
 	if (s->wait.n) {
-		const char *waker = s->wait.waker ? s->wait.waker : "";
+		const char *name = s->wait.waker ? s->wait.waker : "";
 
 		wait.n = s->wait.n;
 		wait.runnable = s->wait.runnable;
-		wait.waker = owc_bytes(waker, strlen(waker));
+		wait.waker = owc_bytes(name, strlen(name));
 		wait.waker_pid = s->wait.waker_pid;
 		wait.waker_tid = s->wait.waker_tid;
+		wait.waker_stack = s->wait.waker_stack;
+		wait.id = s->wait.id;
 		sample.wait = &wait;
 	}
 	for (size_t i = 0; i < s->n_kernel_ips; i++)
 		remember_lookup(w, s->kernel_ips[i] - (i != 0));
-	record->kind_case = OFFWIND__CAPTURE__RECORD__KIND_SAMPLE;
-	record->sample = &sample;
+	if (e->type == EVENT_WAKER) {
+		waker.id = s->wait.id;
+		waker.sample = &sample;
+		record->kind_case = OFFWIND__CAPTURE__RECORD__KIND_WAKER;
+		record->waker = &waker;
+	} else {
+		record->kind_case = OFFWIND__CAPTURE__RECORD__KIND_SAMPLE;
+		record->sample = &sample;
+	}
 	return owc_add_record(w, record);
 }
 
@@ -280,7 +290,8 @@ int owc_pack_event(struct owc_writer *w, const struct event *e)
 	case EVENT_MAPPING:
 		return add_mapping(w, &e->mapping, &record);
 	case EVENT_SAMPLE:
-		return add_sample(w, &e->sample, &record);
+	case EVENT_WAKER:
+		return add_sample(w, e, &record);
 	case EVENT_EXEC:
 		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_EXEC;
 		record.exec = &exec;

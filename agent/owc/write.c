@@ -161,7 +161,7 @@ int owc_add_record(struct owc_writer *w, const Offwind__Capture__Record *record)
 static void count_event(struct owc_writer *w, const struct event *e)
 {
 	if (e->type == EVENT_CGROUP || e->type == EVENT_FREED || e->type == EVENT_GENERATED ||
-	    e->type == EVENT_MEMORY)
+	    e->type == EVENT_MEMORY || e->type == EVENT_WAKER)
 		return; /* older readers skip these records, so counts leave them out */
 	if (!w->frame.n_events++ || e->time_ns < w->frame.first_time_ns)
 		w->frame.first_time_ns = e->time_ns;

@@ -55,9 +55,10 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	p->keeps.thread = label_rules_name(options->rules, "thread");
 	p->keeps.comm = label_rules_name(options->rules, "comm");
 	p->keeps.user = label_rules_name(options->rules, "user");
-	p->keeps.waker = label_rules_name(options->rules, "waker");
+	p->keeps.waker = label_rules_name(options->rules, "waker") ||
+			 label_rules_name(options->rules, "waker_stack");
 	p->keeps.cgroup = label_rules_name(options->rules, "cgroup");
-	max = MAX_KERNEL_FRAMES + p->options.max_frames + RUNTIME_PUT_MAX;
+	max = 2 * (MAX_KERNEL_FRAMES + p->options.max_frames + RUNTIME_PUT_MAX) + 1;
 	/*
 	 * These arrays are written before they are read, and most of them is never used: do not
 	 * clear them.
@@ -150,7 +151,8 @@ bool pipeline_free(struct pipeline *p)
 	processes_free(p->processes);
 	cgroups_fini(&p->cgroups);
 	users_fini(&p->users);
-	strings_fini(&p->wakers);
+	strings_fini(&p->woken_by);
+	wakers_fini(&p->wakers);
 	strings_fini(&p->set);
 	uw_steppers_free(p->steppers);
 	if (p->modules)
@@ -195,17 +197,24 @@ struct modules *pipeline_modules(struct pipeline *p)
 	return p->modules;
 }
 
-/* Return the label of who woke a thread. Its name is any program's choice. NULL: there is none. */
-static const char *waker_label(struct pipeline *p, const struct event_wait *wait)
+/*
+ * Return the labels of who woke a thread, and of what its stack lacks. Its name is any program's choice. NULL:
+ * there are none.
+ */
+static const char *waker_labels(struct pipeline *p, const struct walked *w)
 {
-	char *sanitized = sym_sanitize(wait->waker, strlen(wait->waker), COMM_MAX);
+	const char *name = w->event->sample.wait.waker;
+	char *sanitized = name ? sym_sanitize(name, strlen(name), COMM_MAX) : NULL;
 	struct labels labels = { .n = 0 };
 
-	if (!sanitized)
-		return NULL;
-	(void)labels_add(&labels, p->options.rules, "waker", sanitized);
+	if (sanitized)
+		(void)labels_add(&labels, p->options.rules, "waker", sanitized);
 	free(sanitized);
-	return strings_keep(&p->wakers, labels.text, labels.n);
+	if (w->waker_lacks)
+		(void)labels_add(&labels, p->options.rules, "waker_stack", w->waker_lacks);
+	if (!labels.n)
+		return NULL;
+	return strings_keep(&p->woken_by, labels.text, labels.n);
 }
 
 /* Find the labels that a thread has set itself. */
@@ -250,9 +259,7 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 				    s->has_uid && p->keeps.user
 					    ? users_label(&p->users, s->uid, w->event->time_ns)
 					    : NULL,
-			    [PROFILE_WAKER] = s->wait.waker && p->keeps.waker
-						      ? waker_label(p, &s->wait)
-						      : NULL,
+			    [PROFILE_WAKER] = p->keeps.waker ? waker_labels(p, w) : NULL,
 			    [PROFILE_THREAD] = w->labels },
 		.time_ns = w->event->time_ns,
 		.value = s->period,
@@ -286,6 +293,55 @@ static bool take_published(struct pipeline *p, uint32_t pid)
 	       !processes_set_context(p->processes, pid, &labels);
 }
 
+/* Look for code that the event's process has generated, and find its thread. */
+static int find_thread(struct pipeline *p, const struct event *event, struct thread *out)
+{
+	struct event found;
+	int err = 0;
+
+	for (int i = 0;
+	     !err && i < GENERATED_LOOKS && generated_look(p->generated, event, &found) == 1; i++)
+		err = take_found(p, &found);
+	return err ? err : processes_thread(p->processes, event->pid, event->tid, out);
+}
+
+/* Pass on the memory that was read to name the interpreted code of a stack. */
+static int take_memory(struct pipeline *p, const struct walked *walked)
+{
+	struct event found;
+
+	if ((!walked->interpreted && !p->options.live) || runtimes_found(p->runtimes, &found) != 1)
+		return 0;
+	found.time_ns = walked->event->time_ns;
+	return take_found(p, &found);
+}
+
+/*
+ * Walk the stack of a thread that ended a wait, and store it for the wait's sample. The stack is not counted: if
+ * a worker died over it, the wait only lacks it.
+ */
+static int on_waker(struct pipeline *p, const struct event *event)
+{
+	struct walked walked = { .event = event,
+				 .frames = p->frames,
+				 .stop = UW_STOP_NO_USER_STATE };
+	struct thread thread;
+	int err;
+
+	/* It has no number of its own; the number of its wait's sample is as good. */
+	if (!reading_sample(p->options.live ? event->pid : p->number + 1))
+		return 0;
+	err = find_thread(p, event, &thread);
+	if (!err) {
+		pipeline_walk_waker(p, thread.space, &walked);
+		err = take_memory(p, &walked);
+	}
+	if (!err)
+		err = wakers_put(&p->wakers, event->sample.wait.id, &walked);
+	(void)reading_sample(0);
+	return err;
+}
+
 /* Process a sample: look for newly generated code, walk, fold and count. */
 static int on_sample(struct pipeline *p, const struct event *event)
 {
@@ -295,7 +351,6 @@ static int on_sample(struct pipeline *p, const struct event *event)
 				 .frames = p->frames,
 				 .stop = UW_STOP_NO_USER_STATE };
 	struct thread thread;
-	struct event found;
 	int err;
 
 	/* Numbers of samples say nothing to a worker that follows this one in a recording. */
@@ -304,16 +359,10 @@ static int on_sample(struct pipeline *p, const struct event *event)
 		p->now.lost[EVENT_LOST_CRASHED]++;
 		return 0;
 	}
-	for (int i = 0; i < GENERATED_LOOKS && generated_look(p->generated, event, &found) == 1;
-	     i++) {
-		err = take_found(p, &found);
-		if (err)
-			return err;
-	}
 	if (p->options.live && p->fold && contexts_look(&p->contexts, event))
 		(void)runtimes_publish(p->runtimes, event->pid, p->contexts.read.bytes,
 				       p->contexts.read.n);
-	err = processes_thread(p->processes, event->pid, event->tid, &thread);
+	err = find_thread(p, event, &thread);
 	if (!err && !p->options.live && take_published(p, event->pid))
 		err = processes_thread(p->processes, event->pid, event->tid, &thread);
 	if (err)
@@ -325,11 +374,10 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	err = pipeline_walk(p, thread.space, &walked);
 	if (!err)
 		find_labels(p, &thread, &walked);
-	if (!err && (walked.interpreted || p->options.live) &&
-	    runtimes_found(p->runtimes, &found) == 1) {
-		found.time_ns = event->time_ns;
-		err = take_found(p, &found);
-	}
+	if (!err)
+		err = take_memory(p, &walked);
+	if (!err && s->wait.waker_stack != EVENT_WAKER_NOT_ASKED)
+		err = pipeline_join_waker(p, &walked);
 	if (!err && p->fold)
 		err = fold_walked(p, &walked, &thread);
 	if (!err && p->options.on_walked)
@@ -374,10 +422,10 @@ static void forget_ended(struct pipeline *p)
 			fold_note_names(p->fold);
 		users_forget(&p->users);
 	}
-	if (p->options.live && p->wakers.n > WAKERS_MAX) {
+	if (p->options.live && p->woken_by.n > WAKERS_MAX) {
 		if (p->fold)
 			fold_note_names(p->fold);
-		strings_sweep(&p->wakers);
+		strings_sweep(&p->woken_by);
 	}
 	if (p->options.live && p->set.n > SET_MAX) {
 		if (p->fold)
@@ -388,6 +436,7 @@ static void forget_ended(struct pipeline *p)
 		if (p->fold)
 			fold_note_modules(p->fold);
 		processes_note_modules(p->processes);
+		wakers_note_modules(&p->wakers);
 		modules_park(p->modules);
 	}
 }
@@ -401,6 +450,8 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 	switch (event->type) {
 	case EVENT_SAMPLE:
 		return on_sample(p, event);
+	case EVENT_WAKER:
+		return on_waker(p, event);
 	case EVENT_LOST:
 		p->now.captured += lost->n_samples;
 		p->now.lost[lost->reason] += lost->n_samples;

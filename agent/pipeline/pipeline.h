@@ -40,6 +40,12 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 	const char *event_name;
 	const struct walked_frame *frames; /* innermost first, kernel before user */
 	size_t n_frames, n_kernel;
+	/*
+	 * Of these, the last ones are of the thread that ended the wait: "[woken by] NAME", then its stack.
+	 */
+	size_t n_waker;
+	/* Why the waker's stack is not there or not whole; NULL: it is, or nobody wanted it. */
+	const char *waker_lacks;
 	bool has_user;
 	/* Some of the frames may be of interpreted code: their module is a MODULE_RUNTIME. */
 	bool interpreted;

@@ -7,6 +7,7 @@
 
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/pipeline.h"
+#include "agent/pipeline/wakers.h"
 #include "agent/process/cgroups.h"
 #include "agent/process/contexts.h"
 #include "agent/process/process.h"
@@ -28,8 +29,9 @@ struct pipeline {
 	const struct uw_frame **native; /* max_frames; the walk's output, for runtimes */
 	struct cgroups cgroups;
 	struct users users;
-	struct strings wakers; /* the labels of who woke threads */
-	struct strings set;    /* the labels that threads have set themselves */
+	struct strings woken_by; /* the labels of who woke threads */
+	struct wakers wakers;	 /* their stacks */
+	struct strings set;	 /* the labels that threads have set themselves */
 	struct contexts contexts;
 	struct uw_worker *worker;
 	struct uw_history *history; /* walk histories; NULL: every sample is walked fully */
@@ -37,7 +39,7 @@ struct pipeline {
 	struct fold *fold;
 	struct uw_frame *user;	/* max_frames; the walk's output */
 	struct uw_frame *other; /* max_frames, for verify_reuse */
-	/* One sample's frames: MAX_KERNEL_FRAMES + max_frames + RUNTIME_PUT_MAX */
+	/* One sample's frames, and its waker's: twice MAX_KERNEL_FRAMES + max_frames + RUNTIME_PUT_MAX, + 1 */
 	struct walked_frame *frames;
 	uint32_t *locations;	      /* their location ids for the fold; the same size */
 	struct accounting now, total; /* since the last pipeline_take; before it */
@@ -63,5 +65,9 @@ static inline bool pipeline_only_folds(const struct pipeline_options *options)
  * if there is a fold, the location ids in p->locations.
  */
 int pipeline_walk(struct pipeline *p, struct uw_space *space, struct walked *walked);
+/* Walk the stack of a thread that ended a wait. Fill in its frames. */
+void pipeline_walk_waker(struct pipeline *p, struct uw_space *space, struct walked *walked);
+/* Append the stack of the thread that ended a walked wait, as far as there is one. -ENOMEM. */
+int pipeline_join_waker(struct pipeline *p, struct walked *walked);
 
 #endif

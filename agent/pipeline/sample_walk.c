@@ -5,6 +5,9 @@
 
 #include "agent/source/machine.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Fill p->frames with the sample's kernel frames and return how many. */
@@ -85,7 +88,7 @@ static void explain(struct pipeline *p, struct uw_space *space, const struct uw_
 {
 	struct recorded_steps recorded = { .steps = p->steps };
 
-	if (!p->options.explain ||
+	if (!p->options.explain || !walked->number ||
 	    !p->options.explain(p->options.ctx, walked->number, walked->event))
 		return;
 	uw_explain(space, thread, stack, record_step, &recorded);
@@ -416,10 +419,10 @@ static size_t chain_frames(struct pipeline *p, const struct event_sample *s, str
 	return n;
 }
 
-/* Find the location ids of the sample's frames. */
-static int fold_frames(struct pipeline *p, struct walked *w)
+/* Find the location ids of the sample's frames from number first on. */
+static int fold_frames(struct pipeline *p, struct walked *w, size_t first)
 {
-	for (size_t i = 0; i < w->n_frames; i++) {
+	for (size_t i = first; i < w->n_frames; i++) {
 		struct location location = w->frames[i].location;
 		int err;
 
@@ -464,8 +467,67 @@ int pipeline_walk(struct pipeline *p, struct uw_space *space, struct walked *wal
 		walked->n_frames += chain_frames(p, s, space, n, walked);
 	else if (part == USER_FRAMES)
 		walked->n_frames += user_frames(p, event, space, n, walked);
-	err = p->fold ? fold_frames(p, walked) : 0;
+	err = p->fold ? fold_frames(p, walked, 0) : 0;
 	if (!err && part == USER_LOCATIONS)
 		err = user_locations(p, event, space, n, walked);
 	return err;
+}
+
+void pipeline_walk_waker(struct pipeline *p, struct uw_space *space, struct walked *walked)
+{
+	const struct event *event = walked->event;
+	size_t n = kernel_frames(p, &event->sample);
+
+	walked->has_user = event->sample.has_user_regs;
+	walked->n_kernel = walked->n_frames = n;
+	if (walked->has_user)
+		walked->n_frames += user_frames(p, event, space, n, walked);
+}
+
+#define WOKEN_BY "[woken by]"
+
+/* Append the frame that divides a waiting thread's stack from that of the thread that woke it. */
+static int append_divider(struct pipeline *p, struct walked *w)
+{
+	char name[128];
+	const struct module *module;
+	uint64_t address;
+
+	(void)snprintf(name, sizeof(name), WOKEN_BY " %.100s", w->event->sample.wait.waker);
+	module = runtimes_text(p->runtimes, WOKEN_BY, name, &address);
+	if (!module)
+		return -ENOMEM;
+	p->frames[w->n_frames++] =
+		(struct walked_frame){ .location = { .vaddr = address, .module = module },
+				       .pc = address,
+				       .stepper = UW_STEPPER_CONTEXT,
+				       .exact = true };
+	w->n_waker++;
+	return 0;
+}
+
+int pipeline_join_waker(struct pipeline *p, struct walked *w)
+{
+	const struct event_wait *wait = &w->event->sample.wait;
+	const size_t first = w->n_frames;
+	struct wakers_stack stack = { .id = 0 };
+	int err = 0;
+
+	if (wait->waker_stack == EVENT_WAKER_SENT)
+		stack = wakers_take(&p->wakers, wait->id);
+	else if (wait->waker_stack != EVENT_WAKER_INTERRUPT)
+		w->waker_lacks = event_waker_name((enum event_waker_stack)wait->waker_stack);
+	if (wait->waker)
+		err = append_divider(p, w);
+	if (!err && stack.id) {
+		memcpy(p->frames + w->n_frames, stack.frames, stack.n * sizeof(*p->frames));
+		w->n_frames += stack.n;
+		w->n_waker += stack.n;
+		if (stack.has_user && stack.stop != UW_STOP_ROOT)
+			w->waker_lacks = uw_stop_name(stack.stop);
+	} else if (wait->waker_stack == EVENT_WAKER_SENT) {
+		w->waker_lacks = event_waker_name(EVENT_WAKER_LOST);
+	}
+	free(stack.frames);
+	return err || !p->fold ? err : fold_frames(p, w, first);
 }

@@ -645,6 +645,7 @@ int processes_event(struct processes *p, const struct event *event)
 	case EVENT_GENERATED:
 		return on_generated(p, event);
 	case EVENT_SAMPLE:
+	case EVENT_WAKER:
 	case EVENT_MEMORY:
 	case EVENT_CGROUP:
 	case EVENT_FREED:

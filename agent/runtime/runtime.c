@@ -651,6 +651,15 @@ const struct module *runtimes_module(struct runtimes *r, const struct runtime_pu
 	return modules_runtime(r->is.modules, r->put_by[put - r->put]->module);
 }
 
+const struct module *runtimes_text(struct runtimes *r, const char *module, const char *name,
+				   uint64_t *address)
+{
+	const struct runtime_name label = { .function = name };
+
+	*address = runtime_frames_add(r->frames, module, &label);
+	return *address ? modules_runtime(r->is.modules, module) : NULL;
+}
+
 int runtimes_found(struct runtimes *r, struct event *out)
 {
 	struct watch *w = r->reading;

@@ -144,6 +144,13 @@ int runtimes_publish(struct runtimes *runtimes, uint32_t pid, const void *bytes,
 const void *runtimes_published(struct runtimes *runtimes, uint32_t pid, size_t *size);
 
 /*
+ * Return the module, such as "[woken by]", of a frame that has a name but no code, and set its address. NULL when
+ * out of memory.
+ */
+const struct module *runtimes_text(struct runtimes *runtimes, const char *module, const char *name,
+				   uint64_t *address);
+
+/*
  * Return 1 if memory of the process was read since the last call for it; *out describes it (EVENT_MEMORY),
  * borrowed until the next call. A capture file gets it before the sample.
  */

@@ -200,6 +200,8 @@ struct source_live_options {
 	 * stands for several. 0: LIVE_WAIT_RATE.
 	 */
 	uint32_t wait_rate;
+	/* ... each with the stack of the thread that ended the wait (EVENT_WAKER). */
+	bool wakers;
 	/*
 	 * Also sample allocated memory: one sample for every alloc_interval bytes on average, at
 	 * most CAPTURE_INTERVAL_MAX; 0: no.

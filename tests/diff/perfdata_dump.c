@@ -60,6 +60,7 @@ static void print_event(const struct source *source, const struct event *e)
 		[EVENT_CGROUP] = "cgroup",   [EVENT_FREED] = "freed",
 		[EVENT_LOST] = "lost",	     [EVENT_GENERATED] = "generated",
 		[EVENT_MEMORY] = "memory",   [EVENT_CHANGED] = "changed",
+		[EVENT_WAKER] = "waker",
 	};
 
 	(void)printf("%s %d/%d %" PRIu64, names[e->type], (int)e->pid, (int)e->tid, e->time_ns);

@@ -213,7 +213,7 @@ static void give(uint8_t kind, uint8_t size)
 
 	memset(name, 'x', sizeof(name));
 	name[size] = '\0';
-	if (event.type == EVENT_SAMPLE)
+	if (event.type == EVENT_SAMPLE || event.type == EVENT_WAKER)
 		event.sample = (struct event_sample){ .regions = regions,
 						      .n_regions = size % 3,
 						      .slices = regions,

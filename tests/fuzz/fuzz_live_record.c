@@ -38,7 +38,8 @@ static void mend(struct capture_head *head, size_t size)
 	others = sizeof(*head) + head->kernel_len +
 		 (head->interrupted_len ? 8 + padded(head->interrupted_len) : 0) +
 		 (head->flags & CAPTURE_HOLES ? sizeof(struct capture_holes) : 0) +
-		 (head->flags & CAPTURE_ALLOC ? sizeof(struct capture_alloc) : 0);
+		 (head->flags & CAPTURE_ALLOC ? sizeof(struct capture_alloc) : 0) +
+		 (head->flags & CAPTURE_WAKER ? sizeof(struct capture_woken) : 0);
 	if (others <= size)
 		head->stack_len = (uint32_t)(size - others);
 	if (head->stack_len > 7)
@@ -55,6 +56,11 @@ static void sample(uint8_t *record, size_t size, bool mended)
 		mend(head, size);
 	if (!live_captured_sound(head, (uint32_t)size, EVENTS))
 		return;
+	if (head->flags & CAPTURE_WAKER) {
+		const struct capture_woken woken = live_captured_woken(head);
+
+		touch((const uint8_t *)&woken, sizeof(woken));
+	}
 	live_captured_sample(head, 1 + size, regions, &event);
 	if (event.type != EVENT_SAMPLE || event.sample.event >= EVENTS || !event.sample.period ||
 	    event.sample.n_regions > LIVE_REGIONS_MAX)

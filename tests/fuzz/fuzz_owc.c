@@ -33,6 +33,7 @@ static void touch_event(const struct source *source, const struct event *e)
 		sink += touch(e->comm.comm, strlen(e->comm.comm));
 		break;
 	case EVENT_SAMPLE:
+	case EVENT_WAKER:
 		if (e->sample.event >= source->info.n_events || !e->sample.period ||
 		    e->sample.regs.known >> UW_REGS_MAX)
 			abort();

@@ -191,11 +191,11 @@ static void test_a_wait_has_two_parts(void)
 	wait.head.stack_len = 0;
 	s = &event.sample;
 	live_captured_sample(&wait.head, 1, regions, &event);
-	live_captured_wait(&wait, &event);
+	live_captured_wait(&wait, false, &event);
 	CHECK(event.time_ns == 3005 && s->period == 8000 && s->wait.n == 4, "for four");
 	CHECK(!s->wait.runnable && !s->wait.waker, "who woke it was not seen");
 	wait.wake.woken_ns = 2505;
-	live_captured_wait(&wait, &event);
+	live_captured_wait(&wait, false, &event);
 	CHECK(s->period == 8000 && s->wait.runnable == 2000, "a quarter is ready to run");
 	CHECK(!strcmp(s->wait.waker, EVENT_INTERRUPT) && !s->wait.waker_tid, "woken by none");
 	wait.wake.waker_pid = 5;
@@ -204,20 +204,78 @@ static void test_a_wait_has_two_parts(void)
 	wait.wake.others = 2;
 	wait.wake.others_blocked_ns = 100;
 	wait.wake.others_runnable_ns = 10;
-	live_captured_wait(&wait, &event);
+	live_captured_wait(&wait, false, &event);
 	CHECK(!strcmp(s->wait.waker, "sh") && s->wait.waker_pid == 5 && s->wait.waker_tid == 6,
 	      "woken by a thread");
 	CHECK(s->wait.n == 6 && s->period == 8110 && s->wait.runnable == 2010, "with two others");
 	wait.wake.woken_ns = 900;
-	live_captured_wait(&wait, &event);
+	live_captured_wait(&wait, false, &event);
 	CHECK(s->wait.runnable == 10, "woken before it waited");
 	wait.wake.time_ns = UINT64_MAX / 2;
-	live_captured_wait(&wait, &event);
+	live_captured_wait(&wait, false, &event);
 	CHECK(s->period >= INT64_MAX && s->wait.runnable <= s->period, "very long");
+}
+
+/* Return what is said of the waker's stack of a wait. */
+static int waker_of(uint32_t stack, uint64_t id, bool wakers)
+{
+	static struct live_waited wait = { .wake = { .began_ns = 5, .time_ns = 3005, .n = 1 } };
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct event event;
+
+	begin(0x7000, 0, CAPTURE_OFF_CPU);
+	wait.head = record.head;
+	wait.wake.waker_stack = stack;
+	wait.id = id;
+	live_captured_sample(&wait.head, 1, regions, &event);
+	live_captured_wait(&wait, wakers, &event);
+	CHECK(event.type == EVENT_SAMPLE && event.sample.wait.id == id, "a wait");
+	return event.sample.wait.waker_stack;
+}
+
+static void test_a_wait_says_why_it_has_no_waker(void)
+{
+	CHECK(waker_of(CAPTURE_WAKER_NONE, 0, false) == EVENT_WAKER_NOT_ASKED, "not asked for");
+	CHECK(waker_of(CAPTURE_WAKER_SENT, 7, true) == EVENT_WAKER_SENT, "it is there");
+	CHECK(waker_of(CAPTURE_WAKER_SENT, 0, true) == EVENT_WAKER_LOST, "it did not arrive");
+	CHECK(waker_of(CAPTURE_WAKER_NONE, 0, true) == EVENT_WAKER_INTERRUPT, "an interrupt");
+	CHECK(waker_of(CAPTURE_WAKER_OTHER, 0, true) == EVENT_WAKER_NOT_SELECTED, "another one's");
+	CHECK(waker_of(CAPTURE_WAKER_SHORT, 0, true) == EVENT_WAKER_TOO_SHORT, "too short");
+	CHECK(waker_of(CAPTURE_WAKER_FULL, 0, true) == EVENT_WAKER_LOST, "no room");
+	CHECK(waker_of(CAPTURE_WAKER_UNREADABLE, 0, true) == EVENT_WAKER_UNREADABLE,
+	      "no registers");
+	CHECK(waker_of(99, 0, true) == EVENT_WAKER_UNSEEN, "unknown");
+}
+
+static void test_a_waker_names_its_wait(void)
+{
+	const struct capture_woken woken = { .tid = 5, .since_ns = 77 };
+	static struct live_waited waker;
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct event event;
+
+	begin(0x7000, 64, CAPTURE_WAKER | CAPTURE_HAS_USER);
+	CHECK(!live_captured_sound(&record.head, CAPTURE_HEAD_SIZE + 64, EVENTS),
+	      "it lacks its wait");
+	memcpy((uint8_t *)&record.head + CAPTURE_HEAD_SIZE + 64, &woken, sizeof(woken));
+	CHECK(live_captured_sound(&record.head, CAPTURE_HEAD_SIZE + 64 + sizeof(woken), EVENTS),
+	      "sound");
+	CHECK(live_captured_woken(&record.head).tid == 5 &&
+		      live_captured_woken(&record.head).since_ns == 77,
+	      "which wait it ended");
+	waker.head = record.head;
+	waker.id = 9;
+	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_wait(&waker, true, &event);
+	CHECK(event.type == EVENT_WAKER && event.time_ns == record.head.time_ns &&
+		      event.sample.wait.id == 9 && event.sample.n_regions == 1,
+	      "an event of its own");
 }
 
 int main(void)
 {
+	test_a_wait_says_why_it_has_no_waker();
+	test_a_waker_names_its_wait();
 	test_a_sample();
 	test_unsound_records();
 	test_holes_divide_the_stack();

@@ -61,6 +61,7 @@ static struct event event_of(uint64_t i, uint8_t memory[FEED_SIZE / 4], struct u
 		event.memory = (struct event_memory){ memory, size };
 		break;
 	case EVENT_SAMPLE:
+	case EVENT_WAKER:
 		regions[0] = (struct uw_region){ number(), size / 2, memory };
 		regions[1] = (struct uw_region){ number(), size - size / 2, memory + size / 2 };
 		event.sample.regions = regions;
@@ -114,6 +115,7 @@ static bool same(const struct event *a, const struct event *b)
 		return a->memory.size == b->memory.size &&
 		       !memcmp(a->memory.bytes, b->memory.bytes, a->memory.size);
 	case EVENT_SAMPLE:
+	case EVENT_WAKER:
 		if (s->n_regions != t->n_regions || s->n_kernel_ips != t->n_kernel_ips ||
 		    memcmp(s->kernel_ips, t->kernel_ips, s->n_kernel_ips * sizeof(*s->kernel_ips)))
 			return false;

@@ -32,7 +32,7 @@ static void test_a_wait_ends_once_and_by_its_beginning(void)
 	CHECK(!live_off_cpu_end(&waits, 5, 99), "another wait of it");
 	got = live_off_cpu_end(&waits, 5, 100);
 	CHECK(got && got->head.tid == 5 && got->head.cpu == 1, "ends");
-	free(got);
+	live_waited_free(got);
 	CHECK(!live_off_cpu_end(&waits, 5, 100) && !waits.n && !waits.bytes, "once");
 	live_off_cpu_fini(&waits);
 }
@@ -53,7 +53,41 @@ static void test_a_wait_nobody_ended_gives_way(void)
 	CHECK(!live_off_cpu_end(&waits, 5, 100), "the first is gone");
 	got = live_off_cpu_end(&waits, 5, 200);
 	CHECK(got != NULL, "the second is there");
-	free(got);
+	live_waited_free(got);
+	live_off_cpu_fini(&waits);
+}
+
+static void test_a_waker_belongs_to_one_wait(void)
+{
+	const uint32_t size = sizeof(struct capture_head);
+	struct live_off_cpu waits = { 0 };
+	struct live_waited *got;
+	int shorter;
+
+	CHECK(live_off_cpu_woken(&waits, &(struct capture_woken){ .tid = 5, .since_ns = 100 },
+				 head_of(6, 150, 2), size) == -ENOENT,
+	      "nobody waits");
+	CHECK(!live_off_cpu_begin(&waits, head_of(5, 100, 1), size, &shorter), "begins");
+	CHECK(live_off_cpu_woken(&waits, &(struct capture_woken){ .tid = 5, .since_ns = 99 },
+				 head_of(6, 150, 2), size) == -ENOENT,
+	      "of another wait");
+	CHECK(!live_off_cpu_woken(&waits, &(struct capture_woken){ .tid = 5, .since_ns = 100 },
+				  head_of(6, 150, 2), size),
+	      "woken");
+	CHECK(live_off_cpu_woken(&waits, &(struct capture_woken){ .tid = 5, .since_ns = 100 },
+				 head_of(7, 160, 2), size) == -ENOENT,
+	      "only once");
+	CHECK(waits.bytes == 2 * size, "both are counted");
+	got = live_off_cpu_end(&waits, 5, 100);
+	CHECK(got && got->waker && got->waker->head.tid == 6 && !got->waker->waker && !got->id,
+	      "together");
+	live_waited_free(got);
+	CHECK(!waits.bytes, "none is left");
+	CHECK(!live_off_cpu_begin(&waits, head_of(5, 200, 1), size, &shorter) &&
+		      !live_off_cpu_woken(&waits,
+					  &(struct capture_woken){ .tid = 5, .since_ns = 200 },
+					  head_of(6, 250, 2), size),
+	      "one that does not end");
 	live_off_cpu_fini(&waits);
 }
 
@@ -75,11 +109,11 @@ static void test_many_threads_wait_and_memory_is_bounded(void)
 	for (uint32_t tid = 1; tid <= n; tid += 2) {
 		got = live_off_cpu_end(&waits, tid, tid);
 		CHECK(got && got->head.tid == tid, "each is found");
-		free(got);
+		live_waited_free(got);
 	}
 	for (n = 0; (got = live_off_cpu_any(&waits)); n++) {
 		CHECK(!(got->head.tid & 1), "the others are left");
-		free(got);
+		live_waited_free(got);
 	}
 	CHECK(n == 32, "all of them");
 	free(large);
@@ -89,6 +123,7 @@ static void test_many_threads_wait_and_memory_is_bounded(void)
 int main(void)
 {
 	test_a_wait_ends_once_and_by_its_beginning();
+	test_a_waker_belongs_to_one_wait();
 	test_a_wait_nobody_ended_gives_way();
 	test_many_threads_wait_and_memory_is_bounded();
 	return check_done();

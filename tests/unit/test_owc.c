@@ -120,7 +120,9 @@ static void some_sample(struct event_sample *s)
 					       .runnable = number() % s->period,
 					       .waker_pid = (uint32_t)number(),
 					       .waker_tid = (uint32_t)number(),
-					       .waker = any() % 2 ? EVENT_INTERRUPT : NULL };
+					       .waker = any() % 2 ? EVENT_INTERRUPT : NULL,
+					       .waker_stack = any() % EVENT_WAKER_N,
+					       .id = any() % 3 };
 	s->regs.known = any() & any() & (((uint64_t)1 << UW_REGS_MAX) - 1);
 	for (size_t i = 0; i < UW_REGS_MAX; i++)
 		s->regs.value[i] = s->regs.known >> i & 1 ? number() : 0;
@@ -160,14 +162,19 @@ static void some_event(uint64_t i, struct event *e)
 	case EVENT_SAMPLE:
 		some_sample(&e->sample);
 		break;
+	case EVENT_WAKER:
+		some_sample(&e->sample);
+		e->sample.wait = (struct event_wait){ .id = 1 + any() % 9 };
+		break;
 	case EVENT_CGROUP:
 		e->cgroup = (struct event_cgroup){ number(), some_text(texts[1]) };
 		break;
 	case EVENT_GENERATED:
-		e->generated.bytes = texts[0];
+		e->generated.bytes = some_text(texts[0]);
 		e->generated.size = any() % 8;
 		break;
 	case EVENT_MEMORY:
+		(void)some_text(texts[1]); /* an earlier event left something else */
 		e->memory = (struct event_memory){ texts[1], any() % 8 };
 		break;
 	case EVENT_LOST:
@@ -211,7 +218,8 @@ static bool same_sample(const struct event_sample *a, const struct event_sample 
 		return false;
 	if (a->wait.n != b->wait.n || a->wait.runnable != b->wait.runnable ||
 	    a->wait.waker_pid != b->wait.waker_pid || a->wait.waker_tid != b->wait.waker_tid ||
-	    !a->wait.waker != !b->wait.waker ||
+	    !a->wait.waker != !b->wait.waker || a->wait.id != b->wait.id ||
+	    a->wait.waker_stack != b->wait.waker_stack ||
 	    (a->wait.waker && strcmp(a->wait.waker, b->wait.waker) != 0))
 		return false;
 	if (!same_regions(a->regions, b->regions, a->n_regions) || a->n_slices != b->n_slices ||
@@ -236,6 +244,7 @@ static bool same_event(const struct event *a, const struct event *b)
 	case EVENT_COMM:
 		return !strcmp(a->comm.comm, b->comm.comm);
 	case EVENT_SAMPLE:
+	case EVENT_WAKER:
 		return same_sample(&a->sample, &b->sample);
 	case EVENT_CGROUP:
 		return a->cgroup.id == b->cgroup.id && !strcmp(a->cgroup.path, b->cgroup.path);

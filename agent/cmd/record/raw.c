@@ -173,6 +173,12 @@ static int write_memory(struct raw *raw, const struct event *sample)
 	return write_event(raw, &found);
 }
 
+/* Return whether an event has a stack that will be walked. */
+static bool has_stack(const struct event *event)
+{
+	return event->type == EVENT_SAMPLE || event->type == EVENT_WAKER;
+}
+
 /* When a process ends, store the names that it wrote for its generated code (perf-PID.map). */
 int raw_event(struct raw *raw, const struct event *event)
 {
@@ -183,7 +189,7 @@ int raw_event(struct raw *raw, const struct event *event)
 	if (raw->generated && event->type == EVENT_EXIT && event->pid == event->tid &&
 	    generated_names(raw->generated, event->pid, &found) == 1)
 		err = write_event(raw, &found);
-	if (!err && raw->generated && event->type != EVENT_SAMPLE) {
+	if (!err && raw->generated && !has_stack(event)) {
 		err = processes_event(raw->processes, event);
 		if (!err)
 			err = runtimes_event(raw->runtimes, event);
@@ -195,7 +201,7 @@ int raw_event(struct raw *raw, const struct event *event)
 		if (!err)
 			err = write_memory(raw, event);
 	}
-	if (!err && raw->files && event->type == EVENT_SAMPLE)
+	if (!err && raw->files && has_stack(event))
 		err = raw_files_sample(raw->files, event);
 	return err ? err : write_event(raw, event);
 }

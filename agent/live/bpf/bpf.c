@@ -260,15 +260,15 @@ int live_bpf_n_cpus(const struct live_bpf *bpf)
  * Add the counters as an array. The assertion ensures that they are all 64-bit numbers, so that a
  * new counter needs no change here.
  */
-int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
-		      struct capture_counters *sum)
+int live_bpf_counters(const struct live_bpf *bpf, enum capture_counts counts,
+		      const struct capture_counters **per_cpu, struct capture_counters *sum)
 {
 	_Static_assert(sizeof(struct capture_counters) % sizeof(uint64_t) == 0, "only u64");
 	uint64_t total[sizeof(*sum) / sizeof(uint64_t)] = { 0 };
 	uint64_t one[sizeof(*sum) / sizeof(uint64_t)];
-	uint32_t zero = 0;
+	const uint32_t key = counts;
 	int err =
-		bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.counters), &zero, bpf->per_cpu);
+		bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.counters), &key, bpf->per_cpu);
 
 	if (err)
 		return err;

@@ -26,6 +26,8 @@ struct live_bpf_options {   /* all borrowed until the program is open */
 	const struct live_events *events;
 	uint64_t alloc_interval; /* bytes; 1: every allocation */
 	uint32_t wait_rate;	 /* waits a second on each CPU; see source_live_options.wait_rate */
+	bool wakers;		 /* capture the stacks of those who end waits, too ... */
+	uint64_t waker_min_ns;	 /* ... if these took so long until then */
 	/*
 	 * enum capture_filter: the filters that are on, and those that may be on later
 	 * (live_bpf_filter). Only what is added with live_bpf_want… passes such a filter.
@@ -153,7 +155,7 @@ int live_bpf_counted(const struct live_bpf *bpf, size_t i, uint64_t *counted);
  * Read the counters of each CPU and their sum. *per_cpu is borrowed until the next call; per_cpu
  * may be NULL.
  */
-int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
-		      struct capture_counters *sum);
+int live_bpf_counters(const struct live_bpf *bpf, enum capture_counts counts,
+		      const struct capture_counters **per_cpu, struct capture_counters *sum);
 
 #endif

@@ -41,12 +41,20 @@ static struct bpf_link *attach_probe(struct bpf_program *program, size_t i,
 	return bpf_program__attach_uprobe_opts(program, -1, e->file, e->off, &options);
 }
 
+/* Return the program that sees who wakes threads. */
+static struct bpf_program *waking_program(const struct live_bpf *bpf)
+{
+	const struct capture *s = bpf->skeleton;
+
+	if (bpf->wakers)
+		return bpf->fallback ? s->progs.fallback_wakers : s->progs.capture_wakers;
+	return bpf->fallback ? s->progs.fallback_waking : s->progs.capture_waking;
+}
+
 /* Attach the program that sees who wakes threads. The caller attaches the one that sees them wait. */
 static int attach_waking(struct live_bpf *bpf)
 {
-	struct bpf_program *program = bpf->fallback ? bpf->skeleton->progs.fallback_waking
-						    : bpf->skeleton->progs.capture_waking;
-	struct bpf_link *link = bpf_program__attach(program);
+	struct bpf_link *link = bpf_program__attach(waking_program(bpf));
 	int err = -errno;
 
 	if (!link)

@@ -52,6 +52,7 @@ struct live_bpf {
 	bool goer_runs, goer_started; /* started: the thread must be joined */
 	size_t ring_size;
 	uint32_t wait_rate; /* as in the options */
+	bool wakers;	    /* as in the options */
 	uint64_t first_hz;  /* the rate of the first clock when the programs were loaded; 0: none */
 	bool fallback;	    /* use the fallback programs, which are for old kernels */
 	bool multi;	    /* probes of allocators are attached as one link per file */

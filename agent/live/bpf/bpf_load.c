@@ -111,7 +111,7 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	s->rodata->xstate_size = live_xstate_size();
 	s->rodata->n_scratch = bpf->n_scratch;
 	s->rodata->ring_size = bpf->ring_size;
-	/* Records for the ends of waits and for frees take 64 and 48 bytes of the ring. */
+	/* Records for the ends of waits and for frees take 112 and 40 bytes of the ring. */
 	s->rodata->ring_reserve =
 		bpf->ring_size / 16 < RESERVE_MAX ? bpf->ring_size / 16 : (size_t)RESERVE_MAX;
 	s->rodata->filters_possible = options->filters | options->possible;
@@ -131,6 +131,7 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 		*number_of(s, bpf->events->events[i].kind) = (uint32_t)i;
 	}
 	s->rodata->slice_bytes = (uint32_t)limits.slice_bytes;
+	s->rodata->waker_min_ns = options->waker_min_ns;
 	s->rodata->alloc_interval = options->alloc_interval ? options->alloc_interval : 1;
 	return 0;
 }
@@ -186,7 +187,9 @@ static void set_programs(struct live_bpf *bpf, bool follow, bool cgroups)
 		{ s->progs.capture_switch, s->progs.fallback_switch,
 		  uses(bpf, LIVE_EVENT_OFF_CPU) },
 		{ s->progs.capture_waking, s->progs.fallback_waking,
-		  uses(bpf, LIVE_EVENT_OFF_CPU) },
+		  uses(bpf, LIVE_EVENT_OFF_CPU) && !bpf->wakers },
+		{ s->progs.capture_wakers, s->progs.fallback_wakers,
+		  uses(bpf, LIVE_EVENT_OFF_CPU) && bpf->wakers },
 		{ s->progs.alloc_returns, s->progs.fallback_returns, allocs },
 	};
 	const struct {
@@ -313,6 +316,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 		ring_size(options->ring_bytes ? options->ring_bytes : ring_fitting(bpf, stack_max));
 	err = set_constants(bpf, bpf->skeleton, options);
 	bpf->wait_rate = options->wait_rate;
+	bpf->wakers = options->wakers;
 	bpf->first_hz = clock_hz(bpf);
 	live_bpf_pace(bpf);
 	if (!err)
