@@ -99,6 +99,7 @@ static bool is_record_option(const char *name)
 		"uprobe",     "count",	   "off-cpu", "alloc",	     "max-frames", "stack-max",
 		"ring",	      "realtime",  "scan",    "no-demangle", "no-lines",   "no-inline",
 		"limit",      "debug-dir", "rotate",  "quiet",	     "verbose",	   "wait-rate",
+		"wakers",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -136,7 +137,8 @@ static int add_word(struct daemon_options *o, const char *name, const char *valu
 static int check_word(const char *word)
 {
 	struct record_options record = RECORD_OPTIONS_DEFAULT;
-	char name[] = "record", *copy = strdup(word), *argv[] = { name, copy, NULL };
+	char name[] = "record", needed[] = "--off-cpu"; /* by --wakers */
+	char *copy = strdup(word), *argv[] = { name, needed, copy, NULL };
 	int err;
 
 	if (!copy) {
@@ -144,7 +146,7 @@ static int check_word(const char *word)
 		return -ENOMEM;
 	}
 	optind = 0;
-	err = record_options_parse(2, argv, &record);
+	err = record_options_parse(3, argv, &record);
 	record_options_fini(&record);
 	free(copy);
 	return err ? -EINVAL : 0;

@@ -60,7 +60,7 @@ enum { ALLOWED = sizeof(allowed) / sizeof(allowed[0]) };
 /* Options of the daemon that a recording does not have: what is sampled, and how the daemon runs. */
 static const char *const dropped[] = { "freq",	   "event",  "uprobe",	   "count", "off-cpu",
 				       "alloc",	   "rotate", "cpu-budget", "quiet", "verbose",
-				       "all-cpus", "ring",   "realtime" };
+				       "all-cpus", "ring",   "realtime",   "wakers" };
 
 /* Return whether a word, "--unit=a", is the option called name. */
 static bool is_option(const char *word, const char *name)

@@ -98,6 +98,29 @@ begun = waits.pop('begun')
 assert begun >= 20 and begun == sum(waits.values()) == waits['ended'], (begun, waits)
 P
 
+cat >"$dir/pipe.py" <<'P'
+# One process wakes another one by a pipe: the kernel's function for one is vfs_write, for the other vfs_read.
+import os, time
+def name(text):
+    with open('/proc/self/comm', 'w') as f:
+        f.write(text)
+ends = os.pipe()
+if os.fork() == 0:
+    name('woken')
+    for i in range(20):
+        os.read(ends[0], 1)
+    os._exit(0)
+name('wakes')
+for i in range(20):
+    time.sleep(0.02)
+    os.write(ends[1], b'x')
+os.wait()
+P
+record "wakers" --off-cpu --wakers -- python3 "$dir/pipe.py" &&
+	"$offwind" report -f folded --type off_cpu_samples "$dir/e.pb.gz" >"$dir/folded" &&
+	n=$(awk '/^woken;.*_start;.*vfs_write.*;\[woken by\] wakes;.*vfs_read/ { n += $NF } END { print n + 0 }' "$dir/folded") && echo "wakers: $n of 20" &&
+	{ [ "$n" -ge 18 ] || fail "the stacks of wakers: $n of 20: $(cat "$dir/folded")"; }
+
 echo "== allocations"
 record "allocations" --alloc=1 -- "$PREBUILT/alloc" 1000 &&
 	for type in alloc_objects alloc_space inuse_objects inuse_space; do

@@ -27,6 +27,7 @@ uprobe = $dir/k_one:churn
 uprobe = $dir/k_two:leak
 off-cpu = 0
 wait-rate = 5000
+wakers = yes
 alloc = 1
 freq = 99
 CONF
@@ -78,6 +79,7 @@ for type in page-faults sched:sched_process_exec churn alloc_space blocked; do
 done
 get "/api/v1/top?from=-10m&type=churn" | grep -q '"function":"churn"' || fail "the function of a probe"
 get "/api/v1/top?from=-10m&type=blocked&by=waker&thread=w_late" | grep -q '"waker":"\[interrupt\]"' || fail "who woke it"
+get "/api/v1/profile?from=-10m&type=blocked&thread=w_late&format=folded" | grep -q '^w_late;\[woken by\] \[interrupt\];.*;napper;' || fail "who woke it, in the stack"
 get "/api/v1/samples?from=-10m&type=runnable&thread=w_late&n=1" >"$dir/reply"
 grep -q '"values":{.*"off_cpu_samples":1[,}]' "$dir/reply" && grep -q '"values":{.*"runnable":[1-9]' "$dir/reply" || fail "the values of one wait: $(head -c 1000 "$dir/reply")"
 if command -v chromium >/dev/null; then

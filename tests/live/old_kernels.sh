@@ -21,6 +21,11 @@ bash tests/live/stacks.sh || fail "stacks"
 echo "== short-lived programs, without build-ids from the kernel"
 ROUNDS=3 bash tests/live/short.sh || fail "short-lived programs"
 
+echo "== stacks of wakers"
+"$offwind" record --no-cache -F 99 --comm wk_pipe --off-cpu --wakers --sample-type off_cpu_samples -f folded -o "$dir/folded" -- "$BUILD/tests/live/waits" wake 2>"$dir/log" || fail "$(cat "$dir/log")"
+n=$(awk '/a_pipe_gives;.*;\[woken by\] wk_a;.*b_pipe_takes;/ { n += $NF } END { print n + 0 }' "$dir/folded")
+[ "$n" -ge 32 ] || fail "stacks of wakers: $n of 40: $(cat "$dir/folded")"
+
 echo "== events"
 "$offwind" record -o "$dir/e.pb.gz" -e sched:sched_process_exec -- sh -c 'for i in 1 2 3 4; do /bin/true; done' 2>"$dir/log" || fail "$(cat "$dir/log")"
 grep -q 'captured 5 = unwound 5 ' "$dir/log" || fail "not five execs: $(cat "$dir/log")"

@@ -1,18 +1,23 @@
 /*
  * tests/live/waits.c: starts 20 long-lived and 500 short-lived processes that wait, and reports how
  * long they waited by their own clocks and by the scheduler's statistics.
- *   usage: waits MIN_NS | waits busy SECONDS | waits late
+ *   usage: waits MIN_NS | waits busy SECONDS | waits late | waits wake
  * busy: eight processes wake one another in pairs, as often as they can (w_pair), beside some that
  * nap for 3 ms (w_nap) and for 150 ms (w_rest).
  * late: a process naps on a CPU where another one computes (w_late). Its line has the
  * time that it was ready to run instead of the naps.
+ * wake: processes wait in functions b_*, and others wake them in functions a_*: by a pipe, a futex, a
+ * condition variable; one that ends at once, before the woken one runs; one with a deep stack.
  * For each of the two names it prints: ns off the CPU; how many of these at most the process was
  * ready to run; ns in naps of MIN_NS or more, at least and at most. Only a child that lost its CPU
  * to another process is ready to run without having waited.
  */
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -197,6 +203,186 @@ static int late(struct truth *t)
 	printf("w_late %lld %lld\n", t->off, t->delayed);
 	return 0;
 }
+/* ---- pairs of threads: a wakes b, 40 times ----------------------------------------------------------- */
+
+enum { WAKES = 40 };
+#define KEEP_FRAME __asm__ volatile("" : : : "memory") /* the call before this is no jump */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int cond_value;
+
+static __attribute__((noinline)) void a_pipe_gives(int fd)
+{
+	if (write(fd, "x", 1) != 1)
+		_exit(1);
+	KEEP_FRAME;
+}
+static __attribute__((noinline)) void b_pipe_takes(int fd)
+{
+	char byte;
+
+	if (read(fd, &byte, 1) != 1)
+		_exit(1);
+	KEEP_FRAME;
+}
+static __attribute__((noinline)) void a_futex_gives(atomic_int *word)
+{
+	atomic_fetch_add(word, 1);
+	(void)syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	KEEP_FRAME;
+}
+static __attribute__((noinline)) void b_futex_takes(atomic_int *word, int value)
+{
+	while (atomic_load(word) == value)
+		(void)syscall(SYS_futex, word, FUTEX_WAIT, value, NULL, NULL, 0);
+	KEEP_FRAME;
+}
+static __attribute__((noinline)) void a_cond_gives(void)
+{
+	pthread_mutex_lock(&lock);
+	cond_value++;
+	pthread_cond_signal(&changed);
+	pthread_mutex_unlock(&lock);
+	KEEP_FRAME;
+}
+static __attribute__((noinline)) void b_cond_takes(int value)
+{
+	pthread_mutex_lock(&lock);
+	while (cond_value == value)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+	KEEP_FRAME;
+}
+static __attribute__((noinline)) void a_deep_gives(int fd)
+{
+	volatile char deep[256 << 10];
+
+	/* Each page is there, so that the copy is cut and has no holes. */
+	for (size_t i = 0; i < sizeof(deep); i += 1024)
+		deep[i] = 1;
+	a_pipe_gives(fd);
+	KEEP_FRAME;
+}
+static void *cond_waits(void *unused)
+{
+	prctl(PR_SET_NAME, "wk_cond");
+	for (int i = 0; i < WAKES; i++)
+		b_cond_takes(i);
+	return unused;
+}
+static void wake_by_condition(void)
+{
+	pthread_t b;
+
+	prctl(PR_SET_NAME, "wk_a");
+	if (pthread_create(&b, NULL, cond_waits, NULL))
+		_exit(1);
+	for (int i = 0; i < WAKES; i++) {
+		nap(4000);
+		a_cond_gives();
+	}
+	pthread_join(b, NULL);
+	_exit(0);
+}
+/* b in a process of its own; a in this one. */
+static void wake_by_futex(void)
+{
+	atomic_int *word =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (!fork()) {
+		prctl(PR_SET_NAME, "wk_futex");
+		for (int i = 0; i < WAKES; i++)
+			b_futex_takes(word, i);
+		_exit(0);
+	}
+	prctl(PR_SET_NAME, "wk_a");
+	for (int i = 0; i < WAKES; i++) {
+		nap(4000);
+		a_futex_gives(word);
+	}
+	_exit(wait(NULL) < 0);
+}
+static void wake_by_pipe(const char *name, void (*gives)(int fd))
+{
+	int ends[2];
+
+	if (pipe(ends))
+		_exit(1);
+	if (!fork()) {
+		prctl(PR_SET_NAME, name);
+		for (int i = 0; i < WAKES; i++)
+			b_pipe_takes(ends[0]);
+		_exit(0);
+	}
+	prctl(PR_SET_NAME, "wk_a");
+	for (int i = 0; i < WAKES; i++) {
+		nap(4000);
+		gives(ends[1]);
+	}
+	_exit(wait(NULL) < 0);
+}
+/* b runs when no other process of its CPU wants to, which is when a has ended. */
+static void wake_and_end(void)
+{
+	int ends[2];
+	cpu_set_t cpus;
+	pid_t computes;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(0, &cpus);
+	if (pipe(ends))
+		_exit(1);
+	computes = fork();
+	if (!computes) {
+		if (sched_setaffinity(0, sizeof(cpus), &cpus))
+			_exit(1);
+		for (;;)
+			;
+	}
+	if (!fork()) {
+		if (sched_setaffinity(0, sizeof(cpus), &cpus) ||
+		    sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 }))
+			_exit(1);
+		prctl(PR_SET_NAME, "wk_gone");
+		for (int i = 0; i < WAKES; i++)
+			b_pipe_takes(ends[0]);
+		_exit(0);
+	}
+	for (int i = 0; i < WAKES; i++) {
+		nap(15000);
+		if (!fork()) {
+			prctl(PR_SET_NAME, "wk_a");
+			a_pipe_gives(ends[1]);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < WAKES + 1; i++)
+		if (wait(NULL) < 0)
+			_exit(1);
+	kill(computes, SIGKILL);
+	_exit(wait(NULL) < 0);
+}
+static int wake(void)
+{
+	int status;
+
+	if (!fork())
+		wake_by_pipe("wk_pipe", a_pipe_gives);
+	if (!fork())
+		wake_by_pipe("wk_deep", a_deep_gives);
+	if (!fork())
+		wake_by_futex();
+	if (!fork())
+		wake_by_condition();
+	if (!fork())
+		wake_and_end();
+	while (wait(&status) > 0)
+		if (status)
+			return 1;
+	return 0;
+}
 static void wait_one(int *running)
 {
 	int status;
@@ -217,6 +403,8 @@ int main(int argc, char **argv)
 		return busy(all, atol(argv[2]));
 	if (argc > 1 && !strcmp(argv[1], "late"))
 		return late(all);
+	if (argc > 1 && !strcmp(argv[1], "wake"))
+		return wake();
 	for (int i = 0; i < LONG + SHORT; i++) {
 		if (running == LONG + AT_ONCE)
 			wait_one(&running);

@@ -2,7 +2,7 @@
 # Tests how long threads waited: the sums for 20 long-lived and 500 short-lived processes equal
 # those of their own clocks and of the scheduler's statistics, also if short waits are left out, and
 # every wait that began is accounted for. The sums stay true if only few of a million waits are
-# captured. How long threads were ready to run before they ran, and who woke them.
+# captured. How long threads were ready to run before they ran, and who woke them, with the wakers' stacks.
 set -u
 . "$(dirname "$0")/../recorder.sh"
 waits=$PWD/$BUILD/tests/live/waits
@@ -126,4 +126,67 @@ assert runnable > 1e8, 'the other process did not compute'
 assert wakers['[interrupt]'] > 0.2 * blocked, wakers
 PY
 python3 "$dir/late.py" "$dir" || fail "ready to run: $(cat "$dir/log")"
+echo "== the stacks of wakers"
+cat >"$dir/wake.py" <<'PY'
+import json, re, sys
+folded, stats = sys.argv[1:3]
+WAKES = 40
+total = json.load(open(stats))['total']
+waits, wakes, wakers = total['waits'], total['wakes'], total['wakers']
+print(waits, wakes, wakers)
+assert waits['not_sampled'] == 0 and waits['end_unknown'] == 0, waits
+lacking = {key: wakers[key] for key in ('too_short', 'not_selected', 'ring_full', 'unreadable')}
+assert wakers['seen'] == wakers['captured'] + sum(lacking.values()), wakers
+found, whole, alone, without, interrupts = {}, 0, 0, 0, 0
+for line in open(folded, encoding='utf-8', errors='replace'):
+    stack, _, n = line.rpartition(' ')
+    n, frames = int(n), stack.split(';')
+    places = [i for i, frame in enumerate(frames) if frame.startswith('[woken by] ')]
+    assert len(places) <= 1, stack
+    if not places:
+        without += n
+        continue
+    # The thread's name comes first, then the waker, outermost frame first.
+    waker, waiter, by = frames[1:places[0]], frames[places[0] + 1:], frames[places[0]][11:]
+    if by == '[interrupt]':
+        assert not waker, stack
+        interrupts += n
+        continue
+    whole += n if waker else 0
+    alone += 0 if waker else n
+    a = [frame for frame in waker if re.match('a_[a-z]+_gives', frame)]
+    b = [frame for frame in waiter if re.match('b_[a-z]+_takes', frame)]
+    if a and b:
+        assert by == 'wk_a', stack
+        assert any(frame.endswith('_[k]') for frame in waker), 'the kernel part is missing: ' + stack
+        key = frames[0], b[0], a[0], waker[0] == '_start' or 'start_thread' in waker or 'clone' in waker[0]
+        found[key] = found.get(key, 0) + n
+print(found, 'whole', whole, 'alone', alone, 'without', without, 'interrupts', interrupts)
+# Each wait has a waker's stack, or the reason why it has none.
+assert whole + alone == wakers['seen'], (whole, alone)
+assert alone == sum(lacking.values()), (alone, lacking)
+assert without == wakes['waker_unknown'] + waits['still_waiting'], (without, wakes)
+assert whole + alone + without + interrupts == waits['ended'] + waits['still_waiting']
+for key in ('wk_pipe', 'b_pipe_takes', 'a_pipe_gives', True), ('wk_futex', 'b_futex_takes', 'a_futex_gives', True), \
+        ('wk_cond', 'b_cond_takes', 'a_cond_gives', True), ('wk_deep', 'b_pipe_takes', 'a_deep_gives', False):
+    # One that finds what it waits for does not wait. The stack of a_deep_gives is longer than what is copied.
+    assert 0.8 * WAKES <= found.get(key, 0) <= 2 * WAKES, key
+# It seldom runs, so that several have given something meanwhile; they have all ended then.
+assert found.get(('wk_gone', 'b_pipe_takes', 'a_pipe_gives', True), 0) >= 10, 'wk_gone'
+assert ('wk_gone', 'b_pipe_takes', 'a_pipe_gives', False) not in found, 'wk_gone'
+PY
+"$offwind" record --no-cache -F 99 --comm wk_pipe,wk_futex,wk_cond,wk_gone,wk_deep --off-cpu --wakers --wait-rate 100000 --stack-max 65536 \
+	--raw="$dir/wake.owc" --stats "$dir/stats" -o "$dir/wake.pb.gz" -- "$waits" wake 2>"$dir/log" || fail "$(cat "$dir/log")"
+"$offwind" report -f folded --type off_cpu_samples -o "$dir/folded" "$dir/wake.pb.gz" || fail "report"
+python3 "$dir/wake.py" "$dir/folded" "$dir/stats" || fail "wakers: $(cat "$dir/log")"
+"$offwind" unwind -q -o "$dir/again.pb.gz" "$dir/wake.owc" && "$offwind" report -f folded --type off_cpu_samples -o "$dir/again" "$dir/again.pb.gz" || fail unwind
+cmp "$dir/folded" "$dir/again" || fail "the capture file has other wakers"
+by comm off_cpu_samples --label waker_stack=truncated "$dir/wake.pb.gz" >"$dir/cut.json" || fail "cut stacks"
+grep -q '"comm":"wk_deep"' "$dir/cut.json" || fail "no stack was cut: $(cat "$dir/cut.json")"
+"$offwind" unwind -q -f firefox -o "$dir/firefox.json" "$dir/wake.owc" && grep -q '"\[woken by\] wk_a"' "$dir/firefox.json" || fail "Firefox's format does not have wakers"
+"$offwind" flamegraph -o "$dir/wake.html" "$dir/wake.pb.gz" && grep -q 'woken by. wk_a' "$dir/wake.html" || fail "the flame graph does not have wakers"
+n=$("$offwind" unwind -q -f jsonl -o - "$dir/wake.owc" | grep -c '"function":"\[woken by\] wk_a"')
+[ "$n" -gt 150 ] || fail "single samples: $n wakers"
+"$offwind" record --no-cache --wakers -o "$dir/none.pb.gz" -- true 2>"$dir/log" && fail "--wakers without --off-cpu"
+grep -q -- '--wakers needs --off-cpu' "$dir/log" || fail "$(cat "$dir/log")"
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

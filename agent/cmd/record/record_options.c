@@ -504,6 +504,10 @@ static const struct option_row option_rows[] = {
 	  "1000); if more begin, choose some at random, and let each stand for\n"
 	  "several",
 	  .set = take_wait_rate },
+	{ "--wakers", 0, NULL,
+	  "with --off-cpu, record also the stack of the thread that ends each wait,\n"
+	  "and append it to that of the thread that waits",
+	  .set = option_true, AT(live.wakers) },
 	{ "--alloc", 0, "[=BYTES]",
 	  "record the memory that programs allocate and the memory that is in\n"
 	  "use at the end, with one sample for BYTES bytes (default 512K; 1:\n"
@@ -649,6 +653,10 @@ int record_options_parse(int argc, char **argv, struct record_options *o)
 	if ((o->all && (o->command || picks_tasks(&o->live))) ||
 	    (o->command && picks_tasks(&o->live))) {
 		log_error("record: use only one of -a, -p or -t, and COMMAND");
+		return -EINVAL;
+	}
+	if (o->live.wakers && !o->live.off_cpu) {
+		log_error("record: --wakers needs --off-cpu");
 		return -EINVAL;
 	}
 	if (o->history && (o->raw || o->path || o->keep || o->format != FORMAT_N)) {
