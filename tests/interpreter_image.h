@@ -64,7 +64,7 @@ static void clear_image(void)
 }
 
 /* Return a reader for one name. */
-static struct raw_reader *reading(struct runtime_memory *m)
+static inline struct raw_reader *reading(struct runtime_memory *m)
 {
 	static struct raw_reader reader;
 
