@@ -17,7 +17,7 @@
 struct limits {
 	uint64_t frames, mappings, all_mappings, processes;
 	uint64_t open_files, deleted_files, modules, thread_names, addresses, symbol_tables;
-	uint64_t symbol_bytes, table_bytes;
+	uint64_t symbol_bytes, table_bytes, generated_bytes;
 	uint64_t cgroups, cgroup_path_bytes, context_bytes;
 	uint64_t interpreted_frames, runtime_bytes, slice_bytes;
 	uint64_t thread_labels, thread_label_bytes;

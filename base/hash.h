@@ -37,6 +37,11 @@ struct uw_hash_index { /* all zero: empty */
 	size_t n_used;
 };
 
+static inline size_t uw_hash_memory(const struct uw_hash_index *index) /* bytes */
+{
+	return index->n_slots * sizeof(struct uw_hash_slot);
+}
+
 /*
  * The search behind UW_HASH_FIND: uw_hash_first returns an id whose hash has the same low 32 bits,
  * uw_hash_next another such id; UW_HASH_NONE: there are no more. The index must not change in between.

@@ -466,9 +466,11 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 	case EVENT_EXIT:
 		if (p->fold)
 			fold_event(p->fold, event);
-		if (event->type == EVENT_EXIT && event->pid == event->tid &&
-		    generated_names(p->generated, event->pid, &found) == 1)
+		if (event->type != EVENT_EXIT || event->pid != event->tid)
+			break;
+		if (generated_names(p->generated, event->pid, &found) == 1)
 			err = take_found(p, &found);
+		generated_ended(p->generated, event->pid);
 		break;
 	case EVENT_MAPPING:
 		modules_hurry(p->modules, p->options.live && now_ns() > event->time_ns + LATE_NS);

@@ -24,6 +24,12 @@ void calls_writer_fini(struct calls_writer *w)
 	*w = (struct calls_writer){ .n_frames = 0 };
 }
 
+size_t calls_writer_memory(const struct calls_writer *w)
+{
+	return w->room_frames * sizeof(*w->frames) + w->room_calls * sizeof(*w->calls) +
+	       w->room_texts + w->room_bytes;
+}
+
 void calls_begin(struct calls_writer *w)
 {
 	w->n_frames = w->n_calls = w->n_texts = 0;
@@ -147,6 +153,11 @@ void calls_seen_fini(struct calls_seen *seen)
 	free(seen->all);
 	uw_hash_fini(&seen->by_key);
 	*seen = (struct calls_seen){ .n = 0 };
+}
+
+size_t calls_seen_memory(const struct calls_seen *seen)
+{
+	return seen->room * sizeof(*seen->all) + uw_hash_memory(&seen->by_key);
 }
 
 void calls_seen_bound(struct calls_seen *seen, size_t max)

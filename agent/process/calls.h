@@ -37,6 +37,7 @@ struct calls_interpreter {
 };
 
 void calls_writer_fini(struct calls_writer *writer);
+size_t calls_writer_memory(const struct calls_writer *writer); /* bytes */
 void calls_begin(struct calls_writer *writer);
 /*
  * Begin a frame; calls_add then adds its calls, the innermost first. -ENOMEM; -E2BIG: there are too many.
@@ -77,6 +78,7 @@ struct calls_seen { /* all zero: none */
 };
 
 void calls_seen_fini(struct calls_seen *seen);
+size_t calls_seen_memory(const struct calls_seen *seen); /* bytes */
 /* If there are more than max frames, forget all. */
 void calls_seen_bound(struct calls_seen *seen, size_t max);
 /* Return what is remembered of a frame; NULL: nothing. Borrowed until the next calls_seen_of. */

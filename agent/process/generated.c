@@ -7,6 +7,7 @@
 #include "agent/array.h"
 #include "agent/clock.h"
 #include "agent/errand.h"
+#include "agent/limits.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/process/hotspot.h"
@@ -61,6 +62,8 @@
  * this limit is left out.
  */
 #define MAP_NS UINT64_C(200000000)
+/* What was dropped because it took too much memory is not read again for this time. */
+#define DROPPED_NS UINT64_C(60000000000)
 
 struct watch { /* a process that generates code */
 	uint32_t pid;
@@ -84,12 +87,15 @@ struct watch { /* a process that generates code */
 	uint64_t hotspot_soon_ns; /* or before this one, if code runs that is not in … */
 	struct uw_dynamic *code;  /* … code, which was reported last */
 	uint64_t calls_ns;	  /* CLOCK_MONOTONIC: frames are not looked at before this time */
+	uint64_t runtime_bytes;	  /* that v8 and hotspot take */
 	/* CLOCK_MONOTONIC times before which … */
 	uint64_t read_ns;  /* … samples need no reading: the lists were looked at then */
 	uint64_t rest_ns;  /* … the lists are not read */
 	uint64_t look_ns;  /* … the perf-PID.map is not looked for */
 	uint64_t names_ns; /* … the map is not read again because of code without a name */
-	bool gave_up;	   /* reading the map takes too long: do not read it again */
+	uint64_t
+		again_ns; /* … what it has mapped is not looked at: its runtime took too much memory */
+	bool gave_up; /* reading the map takes too long: do not read it again */
 };
 
 struct found {				 /* what a module's file contains */
@@ -113,6 +119,7 @@ struct generated {
 	struct found *found;		/* by module id */
 	size_t n_found;
 	struct slow slow[SLOW_MAX];
+	uint64_t runtime_bytes;	    /* of all watches */
 	struct uw_dynamic *dynamic; /* data of the last reported event; owned */
 	uint64_t time_ns;	    /* time of the last sample */
 	uint64_t last_ns; /* CLOCK_MONOTONIC: next time to read a file of an ending process */
@@ -137,16 +144,51 @@ void generated_wait(struct generated *g)
 	g->patient = true;
 }
 
-static void watch_fini(struct watch *w)
+/* Free what was read of a runtime; it would be read again. */
+static void drop_runtime(struct generated *g, struct watch *w)
+{
+	hotspot_free(w->hotspot);
+	w->hotspot = NULL;
+	v8_free(w->v8);
+	w->v8 = NULL;
+	uw_dynamic_put(w->code);
+	w->code = NULL;
+	g->runtime_bytes -= w->runtime_bytes;
+	w->runtime_bytes = 0;
+}
+
+/*
+ * Note what a watch's runtime takes now. If all together take too much, drop those that take most, and have them
+ * rest: few virtual machines are large, but what a user forges can be.
+ */
+static void bound_runtimes(struct generated *g, struct watch *w)
+{
+	uint64_t bytes = (w->hotspot ? hotspot_memory_of(w->hotspot) : 0) +
+			 (w->v8 ? v8_memory_of(w->v8) : 0);
+
+	g->runtime_bytes += bytes - w->runtime_bytes;
+	w->runtime_bytes = bytes;
+	while (g->runtime_bytes > limits.generated_bytes) {
+		struct watch *most = w;
+
+		for (size_t i = 0; i < WATCHES; i++)
+			if (g->watches[i] && g->watches[i]->runtime_bytes > most->runtime_bytes)
+				most = g->watches[i];
+		drop_runtime(g, most);
+		most->files = 0; /* its exports are looked up again */
+		most->again_ns = now_ns() + DROPPED_NS;
+		limits_reach(generated_bytes, 1);
+	}
+}
+
+static void watch_fini(struct generated *g, struct watch *w)
 {
 	if (w->map_fd >= 0)
 		(void)close(w->map_fd);
 	if (w->memory >= 0)
 		(void)close(w->memory);
 	uw_dynamic_put(w->names);
-	uw_dynamic_put(w->code);
-	hotspot_free(w->hotspot);
-	v8_free(w->v8);
+	drop_runtime(g, w);
 }
 
 void generated_free(struct generated *g)
@@ -155,7 +197,7 @@ void generated_free(struct generated *g)
 		return;
 	for (size_t i = 0; i < WATCHES; i++) {
 		if (g->watches[i])
-			watch_fini(g->watches[i]);
+			watch_fini(g, g->watches[i]);
 		free(g->watches[i]);
 	}
 	uw_dynamic_put(g->dynamic);
@@ -533,6 +575,19 @@ int generated_names(struct generated *g, uint32_t pid, struct event *out)
 	return err;
 }
 
+void generated_ended(struct generated *g, uint32_t pid)
+{
+	struct watch *w = g->watches[pid & (WATCHES - 1)];
+
+	if (!w || w->pid != pid)
+		return;
+	drop_runtime(g, w);
+	if (w->memory >= 0)
+		(void)close(w->memory);
+	w->memory = -1;
+	w->files = 0;
+}
+
 int generated_all_names(struct generated *g, size_t *at, struct event *out)
 {
 	while (*at < WATCHES) {
@@ -630,7 +685,7 @@ static struct watch *watch_of(struct generated *g, const struct event *sample)
 	if (*w) {
 		rest_ns = (*w)->rest_ns;
 		names_ns = (*w)->names_ns;
-		watch_fini(*w);
+		watch_fini(g, *w);
 	} else {
 		*w = calloc(1, sizeof(**w));
 	}
@@ -799,7 +854,9 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	w = watch_of(g, sample);
 	if (!w)
 		return 0;
-	if (w->files != thread.files) {
+	if (w->hotspot || w->v8)
+		bound_runtimes(g, w);
+	if (w->files != thread.files && now_ns() >= w->again_ns) {
 		seek_lists(g, w, thread.space);
 		w->files = thread.files;
 		w->mark = 0;

@@ -40,5 +40,7 @@ int generated_names(struct generated *generated, uint32_t pid, struct event *out
  * result is 0.
  */
 int generated_all_names(struct generated *generated, size_t *at, struct event *out);
+/* Free what is kept to read a process again. Call this when it has ended, after generated_names. */
+void generated_ended(struct generated *generated, uint32_t pid);
 
 #endif

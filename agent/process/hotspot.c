@@ -49,6 +49,14 @@ void hotspot_free(struct hotspot *h)
 	free(h);
 }
 
+size_t hotspot_memory_of(const struct hotspot *h)
+{
+	return sizeof(*h) + h->room_blobs * sizeof(*h->blobs) + uw_hash_memory(&h->by_block) +
+	       h->cached_room + h->segments_room + hotspot_methods_memory(&h->methods) +
+	       calls_seen_memory(&h->seen) + calls_writer_memory(&h->writer) +
+	       hotspot_memory_size(&h->memory);
+}
+
 bool hotspot_is_of(const struct hotspot *h, const uint64_t exports[HOTSPOT_EXPORTS])
 {
 	return !memcmp(h->exports, exports, sizeof(h->exports));

@@ -24,7 +24,8 @@ extern const char *const hotspot_exports[HOTSPOT_EXPORTS];
 
 /* Create a reader. exports: run-time addresses of the exported tables in the process. -ENOMEM. */
 int hotspot_new(const uint64_t exports[HOTSPOT_EXPORTS], struct hotspot **out);
-void hotspot_free(struct hotspot *hotspot); /* NULL is fine */
+void hotspot_free(struct hotspot *hotspot);		 /* NULL is fine */
+size_t hotspot_memory_of(const struct hotspot *hotspot); /* what it takes, in bytes */
 /* Return whether the reader was created with these exports. */
 bool hotspot_is_of(const struct hotspot *hotspot, const uint64_t exports[HOTSPOT_EXPORTS]);
 

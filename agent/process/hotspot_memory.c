@@ -25,6 +25,15 @@ void hotspot_memory_fini(struct hotspot_memory *m)
 		free(m->pages[i]);
 }
 
+size_t hotspot_memory_size(const struct hotspot_memory *m)
+{
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < HOTSPOT_PAGES; i++)
+		n += m->pages[i] ? HOTSPOT_PAGE : 0;
+	return n;
+}
+
 uint64_t hotspot_number(const uint8_t *p, unsigned int size)
 {
 	uint64_t value = 0;

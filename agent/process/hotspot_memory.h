@@ -28,6 +28,7 @@ struct hotspot_memory { /* all zero: empty */
  */
 void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx);
 void hotspot_memory_fini(struct hotspot_memory *m);
+size_t hotspot_memory_size(const struct hotspot_memory *m); /* of the cache, in bytes */
 
 /*
  * Count n steps of work, of some nanoseconds each, that needs no other read, and ask from time to time whether

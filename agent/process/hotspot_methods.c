@@ -27,6 +27,12 @@ void hotspot_methods_fini(struct hotspot_methods *ms)
 	*ms = (struct hotspot_methods){ .n = 0 };
 }
 
+size_t hotspot_methods_memory(const struct hotspot_methods *m)
+{
+	return m->room * sizeof(*m->all) + uw_hash_memory(&m->by_address) + m->room_texts +
+	       m->room_lines * sizeof(*m->lines);
+}
+
 static void forget(struct hotspot_methods *ms)
 {
 	uw_hash_clear(&ms->by_address);

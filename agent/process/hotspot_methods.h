@@ -39,6 +39,7 @@ struct hotspot_methods { /* all zero: empty */
 };
 
 void hotspot_methods_fini(struct hotspot_methods *methods);
+size_t hotspot_methods_memory(const struct hotspot_methods *methods); /* bytes */
 
 /* Read the name of the method at this address, "package.Class.method". */
 bool hotspot_method_name(struct hotspot_memory *m, const struct hotspot_layout *l, uint64_t method,

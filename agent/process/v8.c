@@ -148,6 +148,13 @@ void v8_free(struct v8 *v)
 	free(v);
 }
 
+size_t v8_memory_of(const struct v8 *v)
+{
+	return sizeof(*v) + v->room_scripts * sizeof(*v->scripts) + uw_hash_memory(&v->by_address) +
+	       v->room_ends * sizeof(*v->ends) + v->room_texts + calls_seen_memory(&v->seen) +
+	       calls_writer_memory(&v->writer) + hotspot_memory_size(&v->memory);
+}
+
 bool v8_is_of(const struct v8 *v, const uint64_t exports[V8_VALUES])
 {
 	return !memcmp(v->exports, exports, sizeof(v->exports));

@@ -64,7 +64,8 @@ extern const char *const v8_exports[V8_VALUES];
  * not exported. -ENOMEM.
  */
 int v8_new(const uint64_t exports[V8_VALUES], struct v8 **out);
-void v8_free(struct v8 *v8); /* NULL is fine */
+void v8_free(struct v8 *v8);		  /* NULL is fine */
+size_t v8_memory_of(const struct v8 *v8); /* what it takes, in bytes */
 bool v8_is_of(const struct v8 *v8, const uint64_t exports[V8_VALUES]);
 
 /*
