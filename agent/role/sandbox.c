@@ -631,9 +631,10 @@ int sandbox_narrow(void)
 		err = refuse_if(filter, SCMP_SYS(clone),
 				SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
 	if (!err)
-		err = refuse_if(filter, SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_NE, (uint64_t)getpid()));
+		err = refuse_if(filter, SCMP_SYS(tgkill),
+				SCMP_A0(SCMP_CMP_NE, (uint64_t)getpid(), 0));
 	if (!err)
-		err = refuse_if(filter, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_NE, 0));
+		err = refuse_if(filter, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_NE, 0, 0));
 	if (!err)
 		err = seccomp_load(filter);
 	if (filter)
