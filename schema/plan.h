@@ -82,7 +82,7 @@ struct plan_op {
 
 struct plan {
 	__u32 n;
-	__u32 reserved;
+	__u32 is_whole; /* the slices say all: no memory that they lead to is read after them */
 	struct plan_op ops[PLAN_OPS_MAX];
 };
 

@@ -70,10 +70,19 @@ struct uw_tls {
 };
 
 /*
- * Look up a thread-local variable of a file for x86_64, likewise. -ENOENT: the object does not export it.
+ * Look up a thread-local variable of a file for x86_64 among the exported symbols, else among all, likewise. -ENOENT:
+ * it is not there.
  * -ENOTSUP: it is of another machine. -EBADMSG: it lies outside of its block. -ENOMEM.
  */
 int uw_object_tls(const struct uw_object *object, const char *name, struct uw_tls *out);
+
+/*
+ * Find the version of Go that a program was built with, 1.18 or later, and where its threads have the address of the
+ * running goroutine's g, from the thread pointer. -ENOENT: it is no Go program; -ENOTSUP: of another machine, or it is
+ * not known where; -EBADMSG; -ENOMEM.
+ */
+int uw_object_go(const struct uw_object *object, unsigned int *major, unsigned int *minor,
+		 uint64_t *g);
 
 /*
  * Read what the lists hold now, at most DYNAMIC_LISTS_MAX bytes of it. The header's flags say what

@@ -35,7 +35,7 @@ static int set_plan(void *ctx, uint32_t pid, const struct plan_task *task, const
 	struct live *live = ctx;
 
 	/* The names of interpreted code are read soon after its samples, before its process ends. */
-	if (plan && live->tick_ns > SOON_TICK_NS)
+	if (plan && !plan->is_whole && live->tick_ns > SOON_TICK_NS)
 		live->tick_ns = SOON_TICK_NS;
 	return live_bpf_plan(live->bpf, pid, task, plan);
 }

@@ -1,5 +1,5 @@
 /* agent/runtime/context.c: copies and decodes what threads say they work for. */
-#include "agent/runtime/context.h"
+#include "agent/runtime/context_internal.h"
 
 #include "agent/limits.h"
 #include "agent/runtime/raw.h"
@@ -62,8 +62,7 @@ int context_otel_place(const struct uw_object *object, uint64_t bias, bool glibc
 
 /* ---- plans ------------------------------------------------------------------------------- */
 
-/* Clear these registers, and end the part with its mark. Operations that failed go on here. */
-static void end_part(struct plan *plan, const uint8_t *used, size_t n_used)
+void context_end_part(struct plan *plan, const uint8_t *used, size_t n_used)
 {
 	uint32_t end = plan->n;
 
@@ -72,7 +71,7 @@ static void end_part(struct plan *plan, const uint8_t *used, size_t n_used)
 
 		if (op->what == PLAN_LOAD || op->what == PLAN_COPY || op->what == PLAN_RANGE)
 			op->otherwise = (uint8_t)end;
-		if (op->when == PLAN_ZERO)
+		if (op->when != PLAN_NEVER && !op->jump)
 			op->jump = (uint8_t)end;
 	}
 	for (size_t i = 0; i < n_used; i++)
@@ -140,7 +139,7 @@ void context_otel_part(const struct context_place *place, struct plan *out)
 		out->ops[out->n++] = in_module[i];
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
 		out->ops[out->n++] = ops[i];
-	end_part(out, used, sizeof(used));
+	context_end_part(out, used, sizeof(used));
 }
 
 int context_join(const struct plan *part, const struct plan *plan, struct plan *out)
@@ -155,6 +154,7 @@ int context_join(const struct plan *part, const struct plan *plan, struct plan *
 	out->n = n;
 	if (!plan) {
 		out->ops[out->n++] = (struct plan_op){ .what = PLAN_STOP };
+		out->is_whole = 1;
 		return 0;
 	}
 	for (uint32_t i = 0; i < plan->n; i++) {
@@ -169,8 +169,7 @@ int context_join(const struct plan *part, const struct plan *plan, struct plan *
 
 /* ---- slices ------------------------------------------------------------------------------ */
 
-/* Return the word of a mark; false: the slice is another one. */
-static bool is_mark(const struct uw_region *slice, uint64_t addr, uint64_t *word)
+bool context_is_mark(const struct uw_region *slice, uint64_t addr, uint64_t *word)
 {
 	if (slice->addr != addr || slice->size != sizeof(*word))
 		return false;
@@ -183,21 +182,18 @@ uint32_t context_slices(const struct event_sample *s)
 	uint64_t word;
 
 	for (uint32_t i = 0; i < s->n_slices; i++)
-		if (is_mark(&s->slices[i], CONTEXT_END, &word))
+		if (context_is_mark(&s->slices[i], CONTEXT_END, &word))
 			return i + 1;
-	return 0;
+	/* The part did not come to its end: nothing else follows. */
+	return s->n_slices && s->slices[0].addr >= CONTEXT_SLOTS && s->slices[0].addr < CONTEXT_END
+		       ? s->n_slices
+		       : 0;
 }
 
 /* ---- labels ------------------------------------------------------------------------------ */
 
-struct decoding {
-	const struct context_input *in;
-	struct labels *to;
-	size_t n;
-};
-
 /* Add what a program calls a label. */
-static void add_label(struct decoding *d, const char *key, const char *value)
+static void add_label(struct context_decoding *d, const char *key, const char *value)
 {
 	const char *name = label_rules_name(d->in->rules, key);
 
@@ -211,9 +207,8 @@ static void add_label(struct decoding *d, const char *key, const char *value)
 	d->n += labels_add(d->to, d->in->rules, key, value);
 }
 
-/* Add a label of bytes that a program wrote. */
-static void add_bytes(struct decoding *d, const void *key, size_t n_key, const void *value,
-		      size_t n_value)
+void context_add(struct context_decoding *d, const void *key, size_t n_key, const void *value,
+		 size_t n_value)
 {
 	char name[LABELS_KEY_MAX + 1];
 	char *text;
@@ -230,7 +225,7 @@ static void add_bytes(struct decoding *d, const void *key, size_t n_key, const v
 }
 
 /* Add an id in hexadecimal digits. One that is 0 is none. */
-static void add_id(struct decoding *d, const char *key, const uint8_t *bytes, size_t n)
+static void add_id(struct context_decoding *d, const char *key, const uint8_t *bytes, size_t n)
 {
 	static const char digits[] = "0123456789abcdef";
 	char text[2 * TRACE_SIZE + 1];
@@ -250,7 +245,7 @@ static void add_id(struct decoding *d, const char *key, const uint8_t *bytes, si
  * Add the attributes: a key, a length, and so many bytes, each time. Of equal keys the last one counts. What is
  * not whole ends them.
  */
-static void add_attributes(struct decoding *d, const uint8_t *bytes, size_t size)
+static void add_attributes(struct context_decoding *d, const uint8_t *bytes, size_t size)
 {
 	const struct otel_context_keys *keys = d->in->keys;
 	size_t last[OTEL_CONTEXT_KEYS];
@@ -264,13 +259,13 @@ static void add_attributes(struct decoding *d, const uint8_t *bytes, size_t size
 		uint8_t key = bytes[at];
 
 		if (last[key] == at && d->in->payload && key < keys->n)
-			add_bytes(d, (const uint8_t *)d->in->payload + keys->keys[key].at,
-				  keys->keys[key].size, bytes + at + 2, bytes[at + 1]);
+			context_add(d, (const uint8_t *)d->in->payload + keys->keys[key].at,
+				    keys->keys[key].size, bytes + at + 2, bytes[at + 1]);
 	}
 }
 
 /* The slices behind the mark: the ids, and what is from byte 24 on or less than a word before it. */
-static enum context_state decode_otel(struct decoding *d, uint64_t record,
+static enum context_state decode_otel(struct context_decoding *d, uint64_t record,
 				      const struct uw_region *slices, uint32_t n)
 {
 	const struct uw_region *ids = slices, *rest = slices + 1;
@@ -303,7 +298,7 @@ static enum context_state decode_otel(struct decoding *d, uint64_t record,
 
 enum context_state context_decode(const struct context_input *in, struct labels *to)
 {
-	struct decoding d = { .in = in, .to = to };
+	struct context_decoding d = { .in = in, .to = to };
 	uint32_t n = context_slices(in->sample);
 	uint64_t word;
 
@@ -311,10 +306,14 @@ enum context_state context_decode(const struct context_input *in, struct labels 
 		const struct uw_region *slice = &in->sample->slices[i];
 
 		/* The thread has not used the module's storage, and what was read is not its. */
-		if (is_mark(slice, CONTEXT_SLOTS, &word) && (int64_t)word < 0)
+		if (context_is_mark(slice, CONTEXT_SLOTS, &word) && (int64_t)word < 0)
 			return CONTEXT_NONE;
-		if (is_mark(slice, CONTEXT_OTEL, &word))
-			return decode_otel(&d, word, slice + 1, n - i - 2);
+		if (context_is_mark(slice, CONTEXT_OTEL, &word))
+			return decode_otel(&d, word, slice + 1, n - i - 1);
+		if (context_is_mark(slice, CONTEXT_GO_MAP, &word))
+			return context_go_map(&d, slice + 1, n - i - 1);
+		if (context_is_mark(slice, CONTEXT_GO_LIST, &word))
+			return context_go_list(&d, slice + 1, n - i - 1);
 	}
 	return CONTEXT_NONE;
 }

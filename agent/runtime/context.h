@@ -7,6 +7,8 @@
  *
  *   CONTEXT_OTEL      the variable otel_thread_ctx_v1 points to a record (OpenTelemetry enhancement proposal
  *                     4947): trace and span, and attributes whose names the process context has
+ *   CONTEXT_GO_MAP    the pprof labels of the goroutine: a map of texts, until Go 1.23
+ *   CONTEXT_GO_LIST   the same as a list of texts, from Go 1.24 on
  *
  * All of it is the process's own and may be anything.
  */
@@ -26,7 +28,9 @@
 enum {
 	CONTEXT_SLOTS =
 		0xfd8, /* how many modules' storage the thread has room for behind the one that is read */
-	CONTEXT_OTEL = 0xfe0, /* the address of the record */
+	CONTEXT_OTEL = 0xfe0,	 /* the address of the record */
+	CONTEXT_GO_MAP = 0xfe8,	 /* of the map's header */
+	CONTEXT_GO_LIST = 0xff0, /* of the list's header */
 	CONTEXT_END = 0xff8,
 };
 
@@ -49,6 +53,13 @@ int context_otel_place(const struct uw_object *object, uint64_t bias, bool glibc
  * registers 0.
  */
 void context_otel_part(const struct context_place *place, struct plan *out);
+
+/*
+ * Make the part that copies the pprof labels of the goroutine that a thread runs, for a program of this version of Go.
+ * g: where threads have the address of the running goroutine's g, from the thread pointer. -ENOTSUP: it is not known
+ * where that version has them.
+ */
+int context_go_part(unsigned int major, unsigned int minor, uint64_t g, struct plan *out);
 
 /*
  * Put a plan together: a part, and what else is copied of the process; either may be NULL. -E2BIG: they have more

@@ -334,6 +334,29 @@ static bool try_context(struct runtimes *r, struct watch *w, struct uw_space *sp
 	return false;
 }
 
+/* Look whether a process runs a Go program: its goroutines may have labels. */
+static void try_go(struct runtimes *r, struct watch *w, struct uw_space *space,
+		   const struct uw_mapping *m)
+{
+	const struct uw_mapping *found = uw_space_resolved(space, m->start);
+	unsigned int major, minor;
+	struct plan part;
+	uint64_t g;
+	int err;
+
+	m = found ? found : m;
+	err = m->object ? uw_object_go(m->object, &major, &minor, &g) : -ENOENT;
+	if (!err)
+		err = context_go_part(major, minor, g, &part);
+	if (!err) {
+		w->part = keep_plan(&part);
+		set_plan(r, w);
+	} else if (err != -ENOENT) {
+		log_debug("process %" PRIu32 ": no labels of its goroutines: %s", w->pid,
+			  strerror(-err));
+	}
+}
+
 /* Return whether a process has mapped glibc's dynamic linker. */
 static bool has_glibc(struct uw_space *space)
 {
@@ -355,6 +378,7 @@ static bool seek(struct runtimes *r, struct watch *w, struct uw_space *space,
 {
 	bool again = false, seeks = r->is.live && w->keys.published && !w->part,
 	     glibc = seeks && has_glibc(space);
+	bool is_first = r->is.live && !w->part;
 	uint64_t end;
 
 	for (const struct uw_mapping *m = uw_space_above(space, 0); m;
@@ -365,6 +389,10 @@ static bool seek(struct runtimes *r, struct watch *w, struct uw_space *space,
 		end = m->end;
 		if (!module || module->kind != MODULE_FILE || !(m->prot & PROT_EXEC))
 			continue;
+		/* The program's own mappings are below those of its libraries. */
+		if (is_first)
+			try_go(r, w, space, m);
+		is_first = false;
 		slash = strrchr(module->path, '/');
 		base = slash ? slash + 1 : module->path;
 		for (size_t i = 0; runtimes_all[i]; i++)

@@ -20,9 +20,10 @@ static const struct {
 	uint64_t addr;
 	bool is_pointer; /* its word is the record's place */
 } places[] = {
-	{ CONTEXT_SLOTS, false }, { CONTEXT_OTEL, false }, { CONTEXT_OTEL, true },
-	{ CONTEXT_END, false },	  { RECORD, false },	   { RECORD + 24, false },
-	{ RECORD + 20, false },	  { RECORD + 17, false },  { UINT64_MAX - 7, false },
+	{ CONTEXT_SLOTS, false }, { CONTEXT_OTEL, false },   { CONTEXT_OTEL, true },
+	{ CONTEXT_END, false },	  { RECORD, false },	     { RECORD + 24, false },
+	{ RECORD + 20, false },	  { RECORD + 17, false },    { UINT64_MAX - 7, false },
+	{ CONTEXT_GO_MAP, true }, { CONTEXT_GO_LIST, true },
 };
 
 /* Take slices from the input; the caller frees their bytes. Return how much of the input they took. */

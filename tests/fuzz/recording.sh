@@ -72,6 +72,14 @@ for name, valid, skip, slots, size in (('sound', 1, 0, 0, len(attributes)), ('be
     parts = [slice_(0, struct.pack('<q', slots)), slice_(2, bytes(8)), slice_(4, ids), slice_({0: 5, 4: 6, 7: 7}[skip], rest), slice_(3, bytes(8)), slice_(8, bytes(8))]
     for n in 2, 4, 6:
         open(f'{work}/threads/{name}{n}', 'wb').write(bytes([n]) + b''.join(parts[:n]) + keys)
+# Labels of goroutines: a list of two, cut short, and a bucket of a map with one pair.
+def text(at, t): return slice_(8, struct.pack('<QQ', 0x7f0000001000 + at, len(t))) + (slice_(4 if at < 8 else 6, bytes(at % 8) + t) if t else b'')
+list_ = [slice_(10, bytes(8)), slice_(8, struct.pack('<QQ', 1, 2)), text(0, b'route'), text(5, b'/a'), text(0, b'span_id'), text(2, b'00f067aa0ba902b7'), slice_(3, bytes(8))]
+map_ = [slice_(9, bytes(8)), slice_(8, struct.pack('<4Q', 1, 0, 1, 0)), slice_(8, b'\x42' + bytes(7))] + [text(0, b'route')] + [text(0, b'')] * 7 + [text(1, b'/a')] + [text(0, b'')] * 7
+for name, parts in ('list', list_), ('map', map_ + [slice_(3, bytes(8))]):
+    whole = b''.join(parts)
+    for n in 3, 9, 23:
+        open(f'{work}/threads/{name}{n}', 'wb').write(bytes([n]) + whole)
 # schema/calls_blob.h: frames with two calls and with none, a second blob that replaces them, and one that forgets.
 def calls(flags, frames, calls, texts):
     texts = b''.join(t + b'\0' for t in texts)

@@ -308,6 +308,144 @@ static void test_a_part_is_put_before_a_plan(void)
 	      "a plan alone");
 }
 
+/* ---- Go ---------------------------------------------------------------------------------------- */
+
+#define G      (BASE + 0x100)
+#define M      (BASE + 0x1200)
+#define LABELS (BASE + 0x1400) /* what g.labels points to */
+#define MAP    (BASE + 0x1500)
+#define BUCKET (BASE + 0x1600)
+#define TEXTS  (BASE + 0x2800)
+
+static uint64_t text_at; /* where the next text is */
+
+static void put_text(uint64_t at, const char *text)
+{
+	size_t n = strlen(text);
+
+	put_word(at, n ? text_at : 0);
+	put_word(at + 8, n);
+	if (n)
+		put(text_at, text, n);
+	text_at += n; /* one after another, as Go's own are */
+}
+
+static void begin_go(uint64_t labels)
+{
+	memset(&mem, 0, sizeof(mem));
+	text_at = TEXTS + 3;
+	put_word(THREAD - 8, G);
+	put_word(G + 48, M);
+	put_word(M + 192, G);
+	put_word(G + labels, LABELS);
+}
+
+static enum context_state decode_go(unsigned int minor)
+{
+	struct plan part, plan;
+
+	CHECK(!context_go_part(1, minor, (uint64_t)-8, &part) && !context_join(&part, NULL, &plan),
+	      "a plan");
+	return decode(&plan, NULL, got);
+}
+
+/* Return how the plan ends. */
+static enum plan_end decode_steps(unsigned int minor)
+{
+	struct plan part, plan;
+
+	(void)context_go_part(1, minor, (uint64_t)-8, &part);
+	(void)context_join(&part, NULL, &plan);
+	memset(&model, 0, sizeof(model));
+	model.r[PLAN_THREAD] = THREAD;
+	return model_run(&model, &plan, read_mem);
+}
+
+static void test_versions_of_go(void)
+{
+	struct plan part;
+
+	CHECK(context_go_part(1, 16, (uint64_t)-8, &part) == -ENOTSUP, "an old one");
+	CHECK(context_go_part(1, 25, (uint64_t)-8, &part) == -ENOTSUP, "a new one");
+	CHECK(context_go_part(2, 20, (uint64_t)-8, &part) == -ENOTSUP, "another one");
+	for (unsigned int minor = 17; minor <= 24; minor++)
+		CHECK(!context_go_part(1, minor, (uint64_t)-8, &part), "known");
+}
+
+static void test_go_s_labels_are_a_list(void)
+{
+	begin_go(352);
+	put_word(LABELS, MAP);
+	put_word(LABELS + 8, 4);
+	put_text(MAP, "route");
+	put_text(MAP + 16, "/a");
+	put_text(MAP + 32, "empty");
+	put_text(MAP + 48, "");
+	put_text(MAP + 64, "span_id");
+	put_text(MAP + 80, "00f067aa0ba902b7");
+	put_text(MAP + 96, "trace_id");
+	put_text(MAP + 112, "no id");
+	CHECK(decode_go(24) == CONTEXT_LABELS, "labels");
+	CHECK(!strcmp(got, "route=/a span_id=00f067aa0ba902b7"), got);
+	put_word(LABELS + 8, 0);
+	CHECK(decode_go(24) == CONTEXT_LABELS && !*got, "an empty list");
+	put_word(G + 352, 0);
+	CHECK(decode_go(24) == CONTEXT_NONE && !*got, "no labels");
+	put_word(G + 352, LABELS);
+	put_word(LABELS + 8, UINT64_MAX / 2);
+	CHECK(decode_go(24) == CONTEXT_LABELS && strstr(got, "route=/a"), "a wild length");
+	put_word(MAP + 64, 0x1234);
+	CHECK(decode_go(24) == CONTEXT_MISSING && !strcmp(got, "route=/a"), "a wild pointer");
+}
+
+/* Set the pair in a slot of the bucket at an address. */
+static void put_pair(uint64_t bucket, unsigned int slot, const char *key, const char *value)
+{
+	mem.bytes[MAP - BASE]++; /* how many there are */
+	put(bucket + slot, "\x42", 1);
+	put_text(bucket + 8 + 16 * (uint64_t)slot, key);
+	put_text(bucket + 136 + 16 * (uint64_t)slot, value);
+}
+
+static void test_go_s_labels_are_a_map(void)
+{
+	static const uint16_t labels[] = {
+		[17] = 360, [20] = 360, [21] = 344, [22] = 344, [23] = 352
+	};
+	const uint8_t twice = 1;
+
+	for (unsigned int minor = 17; minor <= 23; minor++) {
+		if (!labels[minor])
+			continue;
+		begin_go(labels[minor]);
+		put_word(LABELS, MAP);
+		put_word(MAP + 16, BUCKET);
+		put_pair(BUCKET, 0, "route", "/a");
+		put_pair(BUCKET, 7, "user.id", "eve");
+		CHECK(decode_go(minor) == CONTEXT_LABELS && !strcmp(got, "route=/a user.id=eve"),
+		      got);
+	}
+	/* Two buckets, of which the first has a chain. */
+	put(MAP + 9, &twice, 1);
+	put_pair(BUCKET + 272, 1, "second", "2");
+	put_word(BUCKET + 264, BUCKET + 3 * 272);
+	put_pair(BUCKET + 3 * 272, 2, "third", "3");
+	CHECK(decode_go(23) == CONTEXT_LABELS &&
+		      !strcmp(got, "route=/a user.id=eve third=3 second=2"),
+	      got);
+	put_word(MAP + 24, BUCKET);
+	CHECK(decode_go(23) == CONTEXT_MISSING, "the map grows");
+	put_word(MAP + 24, 0);
+	put_word(BUCKET + 264, 0x1234);
+	CHECK(decode_go(23) == CONTEXT_MISSING && !strcmp(got, "route=/a user.id=eve"), got);
+	put_word(LABELS, 0);
+	CHECK(decode_go(23) == CONTEXT_NONE && !*got, "a map that was not made");
+	/* A chain that is a cycle: the plan has so many steps. */
+	put_word(LABELS, MAP);
+	put_word(BUCKET + 264, BUCKET);
+	CHECK(decode_steps(23) == PLAN_STEPS, "it ends");
+}
+
 int main(void)
 {
 	test_the_names_of_attributes_are_in_the_process_context();
@@ -318,5 +456,8 @@ int main(void)
 	test_labels_of_the_process_stay();
 	test_a_thread_may_not_have_used_a_module();
 	test_a_part_is_put_before_a_plan();
+	test_versions_of_go();
+	test_go_s_labels_are_a_list();
+	test_go_s_labels_are_a_map();
 	return check_done();
 }

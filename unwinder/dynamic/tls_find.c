@@ -4,6 +4,7 @@
  */
 #include <elf.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,15 +27,15 @@ static int read_table(const struct uw_elf *elf, const Elf64_Shdr *section, struc
 }
 
 /* Find the number and the value of a defined thread-local symbol. */
-static int find_symbol(const struct uw_elf *elf, const char *name, uint32_t *number,
-		       uint64_t *value)
+static int find_symbol(const struct uw_elf *elf, const char *const sections[2], const char *name,
+		       uint32_t *number, uint64_t *value)
 {
 	size_t length = strlen(name) + 1;
 	struct table symbols, strings = { .size = 0 };
-	int err = read_table(elf, uw_elf_section(elf, ".dynsym"), &symbols);
+	int err = read_table(elf, uw_elf_section(elf, sections[0]), &symbols);
 
 	if (!err)
-		err = read_table(elf, uw_elf_section(elf, ".dynstr"), &strings);
+		err = read_table(elf, uw_elf_section(elf, sections[1]), &strings);
 	for (size_t i = 0; !err; i++) {
 		Elf64_Sym s;
 
@@ -144,6 +145,8 @@ static bool is_program(const struct uw_elf *elf)
 
 int uw_object_tls(const struct uw_object *object, const char *name, struct uw_tls *out)
 {
+	static const char *const exported[2] = { ".dynsym", ".dynstr" };
+	static const char *const all[2] = { ".symtab", ".strtab" };
 	const struct uw_elf *elf = uw_object_elf(object);
 	struct uw_tls tls = { .word = UW_TLS_NONE };
 	const Elf64_Phdr *block = NULL;
@@ -156,7 +159,11 @@ int uw_object_tls(const struct uw_object *object, const char *name, struct uw_tl
 	for (size_t i = 0; i < elf->n_segments; i++)
 		if (elf->segments[i].p_type == PT_TLS)
 			block = &elf->segments[i];
-	err = block ? find_symbol(elf, name, &symbol, &tls.off) : -ENOENT;
+	err = block ? find_symbol(elf, exported, name, &symbol, &tls.off) : -ENOENT;
+	if (err == -ENOENT && block) {
+		err = find_symbol(elf, all, name, &symbol, &tls.off);
+		symbol = UINT32_MAX; /* no relocation has this number */
+	}
 	if (err)
 		return err;
 	align = block->p_align ? block->p_align : 1;
@@ -169,4 +176,65 @@ int uw_object_tls(const struct uw_object *object, const char *name, struct uw_tl
 	if (!err)
 		*out = tls;
 	return err;
+}
+
+/* ---- Go ---------------------------------------------------------------------------------------- */
+
+/*
+ * The section .go.buildinfo: a magic text, the size of a pointer, flags; with the flag 2, from byte 32 on a length
+ * (LEB128) and a text such as "go1.19.8" (debug/buildinfo). Before Go 1.18 there were pointers instead.
+ */
+static int go_version(const struct uw_elf *elf, unsigned int *major, unsigned int *minor)
+{
+	static const char magic[] = "\xff Go buildinf:";
+	const Elf64_Shdr *section = uw_elf_section(elf, ".go.buildinfo");
+	struct table info;
+	char text[32] = "";
+	int err = read_table(elf, section, &info);
+
+	if (err)
+		return err;
+	err = -EBADMSG;
+	if (info.size > 34 && !memcmp(info.bytes, magic, sizeof(magic) - 1)) {
+		size_t n = info.bytes[32];
+
+		if (!(info.bytes[15] & 2))
+			err = -ENOTSUP;
+		else if (n < 128 && n <= info.size - 33)
+			memcpy(text, info.bytes + 33, n < sizeof(text) ? n : sizeof(text) - 1);
+		if (sscanf(text, "go%3u.%3u", major, minor) == 2)
+			err = 0;
+	}
+	free(info.bytes);
+	return err;
+}
+
+/* What Go's own linker makes has one thread-local variable at most: this one, at the end of the storage. */
+int uw_object_go(const struct uw_object *object, unsigned int *major, unsigned int *minor,
+		 uint64_t *g)
+{
+	const struct uw_elf *elf = uw_object_elf(object);
+	unsigned int version[2];
+	uint64_t size = 0;
+	struct uw_tls tls;
+	int err;
+
+	if (!uw_machine_tls_is_below(elf->machine) || elf->narrow)
+		return -ENOTSUP;
+	err = go_version(elf, &version[0], &version[1]);
+	if (err)
+		return err;
+	for (size_t i = 0; i < elf->n_segments; i++)
+		if (elf->segments[i].p_type == PT_TLS)
+			size = elf->segments[i].p_memsz;
+	*g = (uint64_t)-8;
+	if (size > 8) {
+		err = uw_object_tls(object, "runtime.tlsg", &tls);
+		if (err)
+			return err == -ENOENT ? -ENOTSUP : err;
+		*g = tls.off - tls.block;
+	}
+	*major = version[0];
+	*minor = version[1];
+	return 0;
 }
