@@ -22,7 +22,8 @@
 struct made_sample {
 	uint64_t time_ns; /* since 1970; 0: no label with the time */
 	uint32_t pid, tid;
-	const char *comm; /* NULL: none */
+	const char *comm;		/* NULL: none */
+	const char *trace_id, *span_id; /* likewise */
 	int64_t cpu_ns;
 	uint32_t frames[8], n_frames;
 };
@@ -75,7 +76,7 @@ static inline uint32_t made_label(struct stacks *s, const char *key, const char 
 static inline void made_add_at(struct stacks *s, const struct made_sample *m,
 			       const uint32_t *locations, uint32_t n)
 {
-	uint32_t labels[4], n_labels = 0;
+	uint32_t labels[6], n_labels = 0;
 	int64_t values[2] = { 1, m->cpu_ns };
 
 	if (m->time_ns)
@@ -86,6 +87,10 @@ static inline void made_add_at(struct stacks *s, const struct made_sample *m,
 		labels[n_labels++] = made_label(s, "tid", NULL, m->tid);
 	if (m->comm)
 		labels[n_labels++] = made_label(s, "comm", m->comm, 0);
+	if (m->trace_id)
+		labels[n_labels++] = made_label(s, "trace_id", m->trace_id, 0);
+	if (m->span_id)
+		labels[n_labels++] = made_label(s, "span_id", m->span_id, 0);
 	if (stacks_add(s, &(struct stacks_sample){ .n_locations = n, .n_labels = n_labels },
 		       locations, labels, values))
 		abort();

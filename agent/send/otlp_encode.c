@@ -442,8 +442,50 @@ static Otlp__ValueType *type_of(struct encoding *e, const struct stacks_type *ty
 	return to;
 }
 
-/* Put the attributes of a sample together: what is not of its process. Return their number, in e->ids. */
-static size_t sample_attributes(struct encoding *e, const struct stacks_sample *sample)
+/* Read n bytes from a label that has them in hexadecimal digits, and nothing else. */
+static bool read_id(const struct stacks_label *l, uint8_t *out, size_t n)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	if (!l || !l->text || strlen(l->text) != 2 * n)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		const char *high = strchr(digits, l->text[2 * i]),
+			   *low = strchr(digits, l->text[2 * i + 1]);
+
+		if (!high || !low)
+			return false;
+		out[i] = (uint8_t)((size_t)(high - digits) << 4 | (size_t)(low - digits));
+	}
+	return true;
+}
+
+enum { TRACE_BYTES = 16, SPAN_BYTES = 8 };
+
+/* Return the link to the trace and the span that a sample's thread worked for; 0: it has none. */
+static int32_t link_of(struct encoding *e, const struct stacks_sample *sample)
+{
+	Otlp__Link *link;
+	uint8_t ids[TRACE_BYTES + SPAN_BYTES];
+
+	if (!read_id(stacks_label(e->s, sample, "trace_id"), ids, TRACE_BYTES) ||
+	    !read_id(stacks_label(e->s, sample, "span_id"), ids + TRACE_BYTES, SPAN_BYTES))
+		return 0;
+	link = NEW(e, Otlp__Link, OTLP__LINK__INIT);
+	if (!link || !(link->trace_id.data = new_bytes(e, sizeof(ids))))
+		return 0;
+	memcpy(link->trace_id.data, ids, sizeof(ids));
+	link->trace_id.len = TRACE_BYTES;
+	link->span_id = (ProtobufCBinaryData){ SPAN_BYTES, link->trace_id.data + TRACE_BYTES };
+	return intern(e, &e->links, &link->base);
+}
+
+/*
+ * Put the attributes of a sample together: what is not of its process, and not in its link. Return their number, in
+ * e->ids.
+ */
+static size_t sample_attributes(struct encoding *e, const struct stacks_sample *sample,
+				int32_t link)
 {
 	char name[128];
 	size_t n = 0;
@@ -454,7 +496,10 @@ static size_t sample_attributes(struct encoding *e, const struct stacks_sample *
 		const struct stacks_label *l =
 			&e->s->labels[e->s->label_ids[sample->first_label + i]];
 
-		if (!attribute_is_of_process(l->key) && strcmp(l->key, HISTORY_TIME_LABEL) != 0)
+		bool linked = link && (!strcmp(l->key, "trace_id") || !strcmp(l->key, "span_id"));
+
+		if (!linked && !attribute_is_of_process(l->key) &&
+		    strcmp(l->key, HISTORY_TIME_LABEL) != 0)
 			e->ids[n++] =
 				attribute(e, attribute_name(l->key, name), l->text, l->number);
 	}
@@ -484,7 +529,7 @@ static void set_id(struct encoding *e, Otlp__Profile *p, size_t from, size_t res
 
 /* What makes a sample one of its profile. */
 struct identity {
-	int32_t stack;
+	int32_t stack, link;
 	int32_t *attributes;
 	size_t n;
 	uint64_t hash;
@@ -492,7 +537,8 @@ struct identity {
 
 static bool is_sample(const Otlp__Sample *s, const struct identity *id)
 {
-	return s->stack_index == id->stack && s->n_attribute_indices == id->n &&
+	return s->stack_index == id->stack && s->link_index == id->link &&
+	       s->n_attribute_indices == id->n &&
 	       (!id->n || !memcmp(s->attribute_indices, id->attributes, id->n * sizeof(int32_t)));
 }
 
@@ -515,6 +561,7 @@ static void put_value(struct encoding *e, struct resource *r, size_t type, int64
 	if (!to || !r->profiles[type])
 		return;
 	to->stack_index = id->stack;
+	to->link_index = id->link;
 	to->attribute_indices = id->attributes;
 	to->n_attribute_indices = id->n;
 	to->values = new_bytes(e, sizeof(*to->values));
@@ -531,13 +578,15 @@ static void put_sample(struct encoding *e, size_t index)
 	struct resource *r = resource_of(e, sample);
 	struct identity id = { .stack = r ? stack(e, sample) : 0 };
 
-	id.n = r ? sample_attributes(e, sample) : 0;
+	id.link = r ? link_of(e, sample) : 0;
+	id.n = r ? sample_attributes(e, sample, id.link) : 0;
 	id.attributes = new_bytes(e, id.n * sizeof(*id.attributes));
 	if (!id.attributes)
 		return;
 	if (id.n)
 		memcpy(id.attributes, e->ids, id.n * sizeof(*id.attributes));
-	id.hash = hash_bytes((uint64_t)id.stack, id.attributes, id.n * sizeof(*id.attributes));
+	id.hash = hash_bytes((uint64_t)id.link << 32 | (uint32_t)id.stack, id.attributes,
+			     id.n * sizeof(*id.attributes));
 	for (size_t t = 0; t < e->s->n_types; t++) {
 		int64_t value = stacks_value(e->s, index, t);
 
@@ -562,10 +611,11 @@ static void put_zeros(struct encoding *e)
 	(void)append(e, &e->mappings, NEW(e, Otlp__Mapping, OTLP__MAPPING__INIT));
 	(void)append(e, &e->locations, NEW(e, Otlp__Location, OTLP__LOCATION__INIT));
 	(void)append(e, &e->stacks, NEW(e, Otlp__Stack, OTLP__STACK__INIT));
-	if (link && (link->trace_id.data = new_bytes(e, 16 + 8))) {
-		memset(link->trace_id.data, 0, 16 + 8);
-		link->trace_id.len = 16;
-		link->span_id = (ProtobufCBinaryData){ 8, link->trace_id.data + 16 };
+	if (link && (link->trace_id.data = new_bytes(e, TRACE_BYTES + SPAN_BYTES))) {
+		memset(link->trace_id.data, 0, TRACE_BYTES + SPAN_BYTES);
+		link->trace_id.len = TRACE_BYTES;
+		link->span_id =
+			(ProtobufCBinaryData){ SPAN_BYTES, link->trace_id.data + TRACE_BYTES };
 	}
 	(void)append(e, &e->links, link);
 }

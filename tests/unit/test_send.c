@@ -135,6 +135,60 @@ static void test_processes_are_resources_and_types_are_profiles(void)
 	otlp__export_request__free_unpacked(r, NULL);
 }
 
+/* What a thread worked for is a link, once for all samples that have it. */
+static void test_traces_are_links(void)
+{
+	static const struct made_sample samples[] = {
+		{ .trace_id = "4bf92f3577b34da6a3ce929d0e0e4736", .span_id = "00f067aa0ba902b7" },
+		{ .trace_id = "4bf92f3577b34da6a3ce929d0e0e4736", .span_id = "00f067aa0ba902b8" },
+		{ .trace_id = "4bf92f3577b34da6a3ce929d0e0e4736", .span_id = "00f067aa0ba902b7" },
+		{ .trace_id = NULL },
+		{ .trace_id = "4bf92f3577b34da6a3ce929d0e0e4736" }, /* no span */
+		{ .trace_id = "no id", .span_id = "00f067aa0ba902b7" },
+	};
+	static const int32_t links[] = { 1, 2, 1, 0, 0, 0 };
+	static const size_t attributes[] = {
+		1, 1, 1, 1, 2, 3
+	}; /* thread.id, and what is no link */
+	struct stacks *s = made_profile();
+	size_t n = 0;
+	Otlp__ExportRequest *r;
+	const Otlp__Dictionary *d;
+	const Otlp__Profile *p;
+
+	for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+		struct made_sample made = samples[i];
+
+		made.pid = 1;
+		made.tid = (uint32_t)i + 1;
+		made.cpu_ns = 10;
+		made.frames[0] = made.n_frames = 1;
+		made_add(s, &made);
+	}
+	r = encode(s, &n);
+	stacks_free(s);
+	if (!r)
+		return;
+	d = r->dictionary;
+	p = r->n_resource_profiles == 1 ? r->resource_profiles[0]->scope_profiles[0]->profiles[0]
+					: NULL;
+	CHECK(d->n_link_table == 3, "two links, behind a zero element");
+	CHECK(p && p->n_samples == 6, "six samples");
+	for (size_t i = 0; p && i < p->n_samples && i < 6; i++)
+		CHECK(p->samples[i]->link_index == links[i] &&
+			      p->samples[i]->n_attribute_indices == attributes[i],
+		      "a link, or attributes");
+	if (d->n_link_table == 3) {
+		const Otlp__Link *link = d->link_table[2];
+
+		CHECK(link->trace_id.len == 16 && link->trace_id.data[0] == 0x4b &&
+			      link->trace_id.data[15] == 0x36 && link->span_id.len == 8 &&
+			      link->span_id.data[1] == 0xf0 && link->span_id.data[7] == 0xb8,
+		      "the ids");
+	}
+	otlp__export_request__free_unpacked(r, NULL);
+}
+
 /* A module without build-id has no mapping, so its frames keep their names, even those that are only places. */
 static void test_names_that_are_places_need_a_mapping(void)
 {
@@ -551,6 +605,7 @@ int main(void)
 {
 	db_make_name();
 	test_processes_are_resources_and_types_are_profiles();
+	test_traces_are_links();
 	test_names_that_are_places_need_a_mapping();
 	test_services_have_names();
 	test_frames_have_types();
