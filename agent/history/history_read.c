@@ -322,30 +322,6 @@ static int load_node(struct reading *r, size_t index)
 	return err;
 }
 
-/*
- * Put the locations of a stack into r->ids, innermost first. A parent's id is below its child's, so
- * this ends even if the database is damaged.
- */
-static int load_stack(struct reading *r, int64_t row, uint32_t *n)
-{
-	size_t index;
-	int err = find_node(r, row, &index);
-
-	while (!err) {
-		if (!r->uses[index].location)
-			err = load_node(r, index);
-		if (!err)
-			err = array_grow(r->ids, *n, r->room_ids);
-		if (err)
-			break;
-		r->ids[(*n)++] = r->uses[index].location - 1;
-		if (!r->uses[index].parent)
-			break;
-		index = r->uses[index].parent - 1;
-	}
-	return err;
-}
-
 /* ---- counting together ------------------------------------------------------------------- */
 
 static bool is_sum(const struct sum *s, const struct sum *key)
@@ -788,16 +764,13 @@ static int put_labels(struct reading *r, const struct sum *sum, uint32_t *n)
 
 /* ---- the profile ------------------------------------------------------------------------- */
 
-static int add_sample(struct reading *r, size_t index)
+/* Add a sum to the profile. The n locations of its stack are in r->ids, innermost first. */
+static int add_sample(struct reading *r, size_t index, uint32_t n)
 {
 	const struct sum *sum = &r->sums[index];
-	struct stacks_sample to = { .base = r->q->base };
-	uint32_t n = 0;
-	int err = sum->node ? load_stack(r, (int64_t)sum->node, &n) : 0;
+	struct stacks_sample to = { .base = r->q->base, .n_locations = n };
+	int err = put_labels(r, sum, &n);
 
-	to.n_locations = n;
-	if (!err)
-		err = put_labels(r, sum, &n);
 	to.n_labels = n - to.n_locations;
 	return err ? err
 		   : stacks_add(r->s, &to, r->ids, to.n_labels ? r->ids + to.n_locations : NULL,
@@ -809,6 +782,24 @@ struct place {
 	uint64_t node;
 	size_t sum;
 };
+
+/* The nodes of all sums, as a tree. All but places are by index in the cache of nodes, with 0 for none. */
+struct tree {
+	struct place *places;  /* by node */
+	uint32_t *first_place; /* index in places + 1 */
+	uint32_t *child,
+		*beside; /* the first child of a node, and the next one of its parent: index + 1 */
+	uint32_t outermost; /* the first node without a parent: index + 1 */
+	size_t n;	    /* room of these arrays */
+};
+
+static void free_tree(struct tree *t)
+{
+	free(t->places);
+	free(t->first_place);
+	free(t->child);
+	free(t->beside);
+}
 
 /* Frames with ids below this one are loaded in their order, with a set of 4 MiB at most. */
 enum { ORDERED_FRAMES = 33554432 };
@@ -870,24 +861,111 @@ static int compare_places(const void *a, const void *b) /* for qsort */
 	return (x->node > y->node) - (x->node < y->node);
 }
 
-/*
- * Add all sums to the profile, by their nodes: what is known of nodes that were stored together is
- * together in memory, too, and then it is in the CPU's caches.
- */
+/* Make a node and its callers, up to one that is there, children of their callers. */
+static int add_branch(struct reading *r, struct tree *t, size_t index)
+{
+	int err = 0;
+
+	while (!err && !r->uses[index].location) {
+		uint32_t parent = r->uses[index].parent;
+		uint32_t *first = parent ? &t->child[parent - 1] : &t->outermost;
+
+		err = load_node(r, index);
+		t->beside[index] = *first;
+		*first = (uint32_t)index + 1;
+		if (!parent)
+			break;
+		index = parent - 1;
+	}
+	return err;
+}
+
+/* Make the tree. Its places are there and sorted, and what is known of nodes is in r->uses. */
+static int grow_tree(struct reading *r, struct tree *t)
+{
+	int err = 0;
+
+	/* Most of these arrays is never touched: not each node of the cache is one of these. */
+	t->n = r->n_uses;
+	t->first_place = calloc(t->n + 1, sizeof(*t->first_place));
+	t->child = calloc(t->n + 1, sizeof(*t->child));
+	t->beside = calloc(t->n + 1, sizeof(*t->beside));
+	if (!t->first_place || !t->child || !t->beside || r->n_sums >= UINT32_MAX)
+		return -ENOMEM;
+	for (size_t i = r->n_sums; !err && i-- > 0 && t->places[i].node;) {
+		size_t index;
+
+		err = find_node(r, (int64_t)t->places[i].node, &index);
+		if (err)
+			return err;
+		t->first_place[index] = (uint32_t)i + 1;
+		err = add_branch(r, t, index);
+	}
+	return err;
+}
+
+/* Add the sums of the node whose stack has these n locations, outermost first. */
+static int add_sums_of(struct reading *r, const struct tree *t, size_t index, const uint32_t *path,
+		       uint32_t n)
+{
+	uint32_t first = t->first_place[index];
+	int err = 0;
+
+	for (size_t i = first - 1;
+	     first && !err && i < r->n_sums && t->places[i].node == t->places[first - 1].node;
+	     i++) {
+		err = array_reserve(r->ids, n, r->room_ids);
+		for (uint32_t k = 0; !err && k < n; k++)
+			r->ids[k] = path[n - 1 - k];
+		if (!err)
+			err = add_sample(r, t->places[i].sum, n);
+	}
+	return err;
+}
+
+/* Add the sums of all nodes, callers before what they call: so each has the most in common with the one before. */
+static int add_tree(struct reading *r, const struct tree *t)
+{
+	uint32_t *path = NULL, n = 0, at = t->outermost;
+	size_t room = 0;
+	int err = 0;
+
+	while (at && !err) {
+		err = array_grow(path, n, room);
+		if (err)
+			break;
+		path[n++] = r->uses[at - 1].location - 1;
+		err = add_sums_of(r, t, at - 1, path, n);
+		if (t->child[at - 1]) {
+			at = t->child[at - 1];
+			continue;
+		}
+		for (n--; at && !t->beside[at - 1]; n -= at != 0)
+			at = r->uses[at - 1].parent;
+		at = at ? t->beside[at - 1] : 0;
+	}
+	free(path);
+	return err;
+}
+
 static int add_all_samples(struct reading *r)
 {
-	struct place *places = calloc(r->n_sums + 1, sizeof(*places));
-	int err = places ? 0 : -ENOMEM;
+	struct tree t = { .places = calloc(r->n_sums + 1, sizeof(*t.places)) };
+	int err = t.places ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < r->n_sums; i++)
-		places[i] = (struct place){ .node = r->sums[i].node, .sum = i };
+		t.places[i] = (struct place){ .node = r->sums[i].node, .sum = i };
 	if (!err)
-		qsort(places, r->n_sums, sizeof(*places), compare_places);
+		qsort(t.places, r->n_sums, sizeof(*t.places), compare_places);
 	if (!err)
-		err = load_frames(r, places);
-	for (size_t i = 0; !err && i < r->n_sums; i++)
-		err = add_sample(r, places[i].sum);
-	free(places);
+		err = load_frames(r, t.places);
+	for (size_t i = 0; !err && i < r->n_sums && !t.places[i].node; i++)
+		err = add_sample(r, t.places[i].sum, 0);
+	if (!err)
+		err = grow_tree(r, &t);
+	if (!err)
+		err = add_tree(r, &t);
+	free_tree(&t);
 	return err;
 }
 
