@@ -15,6 +15,14 @@ struct builder {
 	struct uw_hash_index by_frame, by_node; /* nodes by parent and frame */
 	struct strings texts;			/* names of nodes that are not functions */
 	uint32_t *frame_of; /* by line of the profile: its frame; UW_HASH_NONE: not looked up yet */
+	/*
+	 * The way of the sample before this one, outermost location first: the nodes that lie on it are not
+	 * looked up again. Samples of a history are in the order of their stacks.
+	 */
+	struct step {
+		uint32_t location, node;
+	} * way;
+	uint32_t n_way, top; /* top: the node from which it goes */
 };
 
 struct mark { /* one range of a list of frame numbers: "2-5,9" */
@@ -240,6 +248,23 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 	return err;
 }
 
+/* Do the same for the location at this place of a stack, 0 the outermost. */
+static int take_step(struct builder *b, uint32_t location, uint32_t place, uint32_t *at, bool *cut)
+{
+	struct step *step = &b->way[place];
+	int err;
+
+	if (place < b->n_way && step->location == location) {
+		*at = step->node;
+		return 0;
+	}
+	err = enter_location(b, location, at, cut);
+	*step = (struct step){ location, *at };
+	/* A node for frames beyond the limit is none of the location's own. */
+	b->n_way = err || *cut ? 0 : place + 1;
+	return err;
+}
+
 static void add_to(int64_t *sum, int64_t value)
 {
 	*sum = stacks_sum(*sum, value);
@@ -265,11 +290,15 @@ static int add_sample(struct builder *b, size_t number, bool *guessed)
 	if (!any)
 		return 0;
 	err = enter_heads(b, sample, &at);
+	if (b->top != at)
+		b->n_way = 0;
+	b->top = at;
 	mark_guessed(s, sample, guessed);
 	for (uint32_t i = sample->n_locations; !err && !cut && i-- > 0;) {
 		uint32_t above = at;
 
-		err = enter_location(b, s->location_ids[sample->first_location + i], &at, &cut);
+		err = take_step(b, s->location_ids[sample->first_location + i],
+				sample->n_locations - 1 - i, &at, &cut);
 		/*
 		 * All functions inlined at this address are guessed, too, because the guess was the
 		 * address.
@@ -303,8 +332,11 @@ static int add_samples(struct builder *b)
 		f->diff = f->diff || s->samples[i].base;
 	}
 	guessed = calloc((size_t)most + 1, sizeof(*guessed));
-	if (!guessed)
+	b->way = calloc((size_t)most + 1, sizeof(*b->way));
+	if (!guessed || !b->way) {
+		free(guessed);
 		return -ENOMEM;
+	}
 	if (samples == SIZE_MAX || strcmp(s->types[samples].unit, "count") != 0)
 		f->n_samples = -1;
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
@@ -457,6 +489,7 @@ int flame_new(const struct stacks *stacks, size_t type, const char *by, struct f
 	uw_hash_fini(&b.by_frame);
 	uw_hash_fini(&b.by_node);
 	free(b.frame_of);
+	free(b.way);
 	owned->texts = b.texts;
 	if (err) {
 		flame_free(b.flame);
