@@ -25,13 +25,20 @@ static const struct {
 	[FORMAT_PARQUET] = { "parquet", "offwind.parquet", format_parquet },
 };
 
-int format_take(void *to, const char *option, char *name)
+int format_find(const char *name, enum format *out)
 {
 	for (size_t i = 0; i < FORMAT_N; i++)
 		if (!strcmp(formats[i].name, name)) {
-			*(enum format *)to = (enum format)i;
+			*out = (enum format)i;
 			return 0;
 		}
+	return -EINVAL;
+}
+
+int format_take(void *to, const char *option, char *name)
+{
+	if (!format_find(name, to))
+		return 0;
 	log_error("%s is " FORMAT_NAMES ", not '%s'", option, name);
 	return -EINVAL;
 }

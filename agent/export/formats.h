@@ -38,6 +38,8 @@ enum format {
 #define FORMAT_NAMES  "pprof, " FORMAT_OTHERS
 #define FORMAT_OTHERS "folded, text, tsv, jsonl, speedscope, firefox or parquet"
 
+/* Set *out to the format called name. -EINVAL: there is none. */
+int format_find(const char *name, enum format *out);
 /*
  * Set *to, an enum format, to the format called name, as an option does that takes it. Return 0, or
  * -EINVAL after reporting that there is none.

@@ -276,7 +276,7 @@ int api_format(const struct http_request *r, struct http_reply *reply, enum form
 	const char *name = http_argument(r, "format");
 
 	*out = FORMAT_PPROF;
-	return name && format_take(out, "format", (char *)(uintptr_t)name)
+	return name && format_find(name, out)
 		       ? http_fail(reply, 400, "format is one of " FORMAT_NAMES ", not '%.40s'",
 				   name)
 		       : 0;
