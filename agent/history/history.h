@@ -100,6 +100,11 @@ struct history_point {
 	uint32_t pid, tid;
 	uint64_t n;    /* samples */
 	int64_t value; /* of the type asked for */
+	/*
+	 * If the value is how long threads waited, of one sample: when the wait began and ended, or the part of it
+	 * that was blocked, or ready to run. 0: the value is none. It may have begun before the range of time.
+	 */
+	uint64_t began_ns, ended_ns;
 };
 
 /* Take a point. A result other than 0 ends the scan with it. */

@@ -51,6 +51,10 @@ void history_warn(const struct history *h, uint64_t n_damaged)
 struct scanning {
 	uint64_t from_ns, to_ns;
 	uint32_t type, count_type; /* the one asked for, and "samples" */
+	/* Those of waits; 0: there is none. */
+	struct {
+		uint32_t n, whole, blocked, runnable, wall;
+	} waits;
 	history_point_fn fn;
 	void *ctx;
 	struct history_bounds bounds;
@@ -73,6 +77,36 @@ static int64_t value_of(const struct history_sample *s, uint32_t type)
 	return value;
 }
 
+/* How long a wait took until a sample, and the part at its end in which the thread was ready to run. */
+struct wait {
+	uint64_t whole_ns, runnable_ns;
+};
+
+/* Return the length of the waits that a group has, or of the part that was asked for; 0: the value is none. */
+static struct wait wait_of(const struct scanning *s, const struct history_sample *g)
+{
+	const int64_t n = value_of(g, s->waits.n), whole = value_of(g, s->waits.whole);
+	const int64_t runnable = value_of(g, s->waits.runnable);
+	const bool any = s->type == s->waits.whole || s->type == s->waits.blocked ||
+			 s->type == s->waits.runnable || s->type == s->waits.wall;
+
+	/* A sample may stand for several waits like its own. */
+	if (!any || n <= 0 || whole <= 0 || runnable < 0 || runnable > whole)
+		return (struct wait){ 0 };
+	return (struct wait){ (uint64_t)(whole / n), (uint64_t)(runnable / n) };
+}
+
+/* Set when what the value of a wait's sample says began and ended. */
+static void set_span(const struct scanning *s, const struct wait *wait, struct history_point *p)
+{
+	const uint64_t time_ns = p->end_ns,
+		       whole = wait->whole_ns < time_ns ? wait->whole_ns : time_ns;
+	const uint64_t ready = time_ns - (wait->runnable_ns < whole ? wait->runnable_ns : whole);
+
+	p->began_ns = s->type == s->waits.runnable ? ready : time_ns - whole;
+	p->ended_ns = s->type == s->waits.blocked ? ready : time_ns;
+}
+
 static int scan_group(const struct scanning *s, struct history_group *g, uint64_t start_ns,
 		      uint64_t end_ns)
 {
@@ -85,6 +119,7 @@ static int scan_group(const struct scanning *s, struct history_group *g, uint64_
 				   .n = 1,
 				   .value = value_of(g->sample, s->type) };
 	const int64_t value = p.value;
+	const struct wait wait = wait_of(s, g->sample);
 	uint64_t time_ns;
 	int err = 0;
 
@@ -95,6 +130,8 @@ static int scan_group(const struct scanning *s, struct history_group *g, uint64_
 	for (uint64_t i = 0; !err && samples_time(g, &time_ns); i++) {
 		p.start_ns = p.end_ns = history_sample_time(start_ns, end_ns, time_ns);
 		p.value = history_share(value, i, i + 1, g->n_times);
+		if (wait.whole_ns)
+			set_span(s, &wait, &p);
 		if (p.start_ns >= s->from_ns && p.start_ns < s->to_ns)
 			err = s->fn(s->ctx, &p);
 	}
@@ -141,13 +178,33 @@ static int find_type(struct history *h, const char *type, uint32_t *out)
 	return err == 1 ? 0 : err ? err : -ENOENT;
 }
 
+/* Find the sample types of waits, if there are any. */
+static int find_waits(struct history *h, struct scanning *s)
+{
+	const struct {
+		const char *type;
+		uint32_t *to;
+	} types[] = { { "off_cpu_samples", &s->waits.n },
+		      { "off_cpu", &s->waits.whole },
+		      { "blocked", &s->waits.blocked },
+		      { "runnable", &s->waits.runnable },
+		      { "wall", &s->waits.wall } };
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && (!err || err == -ENOENT); i++)
+		err = find_type(h, types[i].type, types[i].to);
+	return err == -ENOENT ? 0 : err;
+}
+
 int history_scan(struct history *h, uint64_t from_ns, uint64_t to_ns, const char *type,
 		 history_point_fn fn, void *ctx, const char **type_name, const char **unit)
 {
 	struct scanning s = { .from_ns = from_ns, .to_ns = to_ns, .fn = fn, .ctx = ctx };
 	sqlite3_stmt *stmt;
-	int err = find_type(h, "samples", &s.count_type);
+	int err = find_waits(h, &s);
 
+	if (!err)
+		err = find_type(h, "samples", &s.count_type);
 	if (!err || err == -ENOENT)
 		err = find_type(h, type, &s.type);
 	if (err)

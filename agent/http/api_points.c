@@ -273,22 +273,34 @@ struct timeline {
 	} * lines;
 };
 
-/* Add a value to the steps that a span of time covers, by their shares of it. */
+/* Return the part of a value that the beginning of a span has. */
+static int64_t part_until(int64_t value, uint64_t beginning, uint64_t span)
+{
+	return (int64_t)((__int128)value * beginning / span);
+}
+
+/*
+ * Add a value to the steps that a span of time covers, by their shares of it. A wait belongs to the whole time
+ * that it took; what was before the range of time is left out.
+ */
 static void spread(const struct timeline *t, int64_t *row, const struct history_point *point)
 {
-	uint64_t from = t->p.range.from_ns, start = point->start_ns < from ? from : point->start_ns;
-	uint64_t span = point->end_ns - point->start_ns;
+	const bool waited = point->ended_ns > point->began_ns;
+	const uint64_t began = waited ? point->began_ns : point->start_ns;
+	const uint64_t ended = waited ? point->ended_ns : point->end_ns;
+	uint64_t from = t->p.range.from_ns, start = began < from ? from : began;
+	uint64_t span = ended - began;
 	size_t i = (size_t)((start - from) / t->step_ns);
 
 	if (!span && i < t->n_steps)
 		row[i] = stacks_sum(row[i], point->value);
-	for (; span && i < t->n_steps && from + i * t->step_ns < point->end_ns; i++) {
+	for (; span && i < t->n_steps && from + i * t->step_ns < ended; i++) {
 		uint64_t begin = from + i * t->step_ns, end = begin + t->step_ns;
 
-		begin = begin < point->start_ns ? point->start_ns : begin;
-		end = end > point->end_ns ? point->end_ns : end;
-		row[i] = stacks_sum(row[i],
-				    (int64_t)((__int128)point->value * (end - begin) / span));
+		begin = begin < began ? began : begin;
+		end = end > ended ? ended : end;
+		row[i] = stacks_sum(row[i], part_until(point->value, end - began, span) -
+						    part_until(point->value, begin - began, span));
 	}
 }
 

@@ -209,6 +209,61 @@ static void test_timeline_of_a_function(struct history *h)
 		  "the heat map of a function");
 }
 
+/* Two waits like one that ended at 8.5 s: blocked from 2.5 s on, ready to run from 6.5 s on. */
+static struct history *fill_waits(const char *file)
+{
+	static const char *const types[][2] = {
+		{ "samples", "count" },		{ "cpu", "nanoseconds" },
+		{ "off_cpu_samples", "count" }, { "off_cpu", "nanoseconds" },
+		{ "blocked", "nanoseconds" },	{ "runnable", "nanoseconds" },
+	};
+	const int64_t s = (int64_t)SECOND;
+	const int64_t values[] = { 0, 0, 2, 12 * s, 8 * s, 4 * s };
+	const struct history_window w = { .start_ns = START, .end_ns = START + 10 * SECOND };
+	struct history *h = NULL;
+	struct stacks *stacks;
+	uint32_t id, when;
+
+	if (stacks_new(&stacks))
+		abort();
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (stacks_add_type(stacks, types[i][0], types[i][1]))
+			abort();
+	id = location(stacks, "waits", 0x2000);
+	when = label(stacks, HISTORY_TIME_LABEL, NULL, START + 8 * SECOND + SECOND / 2);
+	CHECK(!stacks_add(stacks, &(struct stacks_sample){ .n_locations = 1, .n_labels = 1 }, &id,
+			  &when, values),
+	      "a wait");
+	CHECK(!history_open(file, true, &h) && !history_add(h, stacks, &w), "a window is added");
+	stacks_free(stacks);
+	return h;
+}
+
+static void test_a_wait_takes_its_whole_time(void)
+{
+	const char *all = "/api/v1/timeline?from=@1700000000&to=@1700000010&step=1000&type=";
+	char file[80], url[128];
+	struct history *h;
+
+	(void)snprintf(file, sizeof(file), "%s/waits.db", dir);
+	h = fill_waits(file);
+	(void)snprintf(url, sizeof(url), "%soff_cpu", all);
+	check_has(h, url, 200,
+		  "[0,0,1000000000,2000000000,2000000000,2000000000,2000000000,2000000000,"
+		  "1000000000,0]",
+		  "from its beginning to its end");
+	(void)snprintf(url, sizeof(url), "%sblocked", all);
+	check_has(h, url, 200, "[0,0,1000000000,2000000000,2000000000,2000000000,1000000000,0,0,0]",
+		  "until it was woken");
+	(void)snprintf(url, sizeof(url), "%srunnable", all);
+	check_has(h, url, 200, "[0,0,0,0,0,0,1000000000,2000000000,1000000000,0]", "from then on");
+	(void)snprintf(url, sizeof(url), "%soff_cpu_samples", all);
+	check_has(h, url, 200, "[0,0,0,0,0,0,0,0,2,0]", "their number belongs to the end");
+	check_has(h, "/api/v1/timeline?from=@1700000005&to=@1700000010&step=1000&type=off_cpu", 200,
+		  "[2000000000,2000000000,2000000000,1000000000,0]", "what was before is left out");
+	history_close(h);
+}
+
 static void test_whole_stacks_are_found(struct history *h)
 {
 	check_has(h, "/api/v1/timeline?" FIRST "&step=10000&by=stop&stop=root", 200,
@@ -292,15 +347,16 @@ int main(void)
 	test_labels_compare(h);
 	test_timeline_of_a_function(h);
 	test_whole_stacks_are_found(h);
+	test_a_wait_takes_its_whole_time();
 	test_samples(h);
 	test_values_of_a_label(h);
 	test_page(h);
 	history_close(h);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 6; i++) {
 		char file[96];
 
-		(void)snprintf(file, sizeof(file), "%s%s", path,
-			       (const char *const[]){ "", "-wal", "-shm" }[i]);
+		(void)snprintf(file, sizeof(file), "%s/%s.db%s", dir, i < 3 ? "history" : "waits",
+			       (const char *const[]){ "", "-wal", "-shm" }[i % 3]);
 		(void)unlink(file);
 	}
 	(void)rmdir(dir);
