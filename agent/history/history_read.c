@@ -6,6 +6,8 @@
 #include "agent/history/samples.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +62,7 @@ struct reading {
 	struct stacks *s;
 	struct history_found *found;
 	struct history_bounds bounds;
-	bool careful;	  /* go through each window before it is used: one is damaged */
+	bool careful; /* go through each window and its stacks before it is used: one is damaged */
 	int64_t *type_of; /* by row in types: index + 1 in the profile; 0: there is no such row */
 	size_t n_types;	  /* room of type_of */
 	struct sum *sums;
@@ -322,6 +324,23 @@ static int load_node(struct reading *r, size_t index)
 	return err;
 }
 
+/* Look whether all nodes and frames of a stack are there. -EBADMSG: they are not. */
+static int check_stack(struct reading *r, int64_t row)
+{
+	size_t index;
+	int err = find_node(r, row, &index);
+
+	/* A parent's id is below its child's, so this ends. */
+	while (!err) {
+		if (!r->uses[index].location)
+			err = load_node(r, index);
+		if (err || !r->uses[index].parent)
+			break;
+		index = r->uses[index].parent - 1;
+	}
+	return err;
+}
+
 /* ---- counting together ------------------------------------------------------------------- */
 
 static bool is_sum(const struct sum *s, const struct sum *key)
@@ -523,14 +542,41 @@ static int add_group(struct reading *r, const struct window *w, struct history_g
 	return add_share(r, g->sample, &all);
 }
 
-/* Begin to read the samples of a window. Return 1, or 0 if they are damaged; not careful: at their beginning. */
-static int open_samples(const struct reading *r, sqlite3_stmt *stmt, struct samples_reader *out)
+/* Return 1 if all that a sample refers to is there, 0 if it is not, or a negative code. */
+static int is_sound(struct reading *r, const struct history_sample *g)
+{
+	int err;
+
+	for (uint32_t i = 0; i < g->n_values; i++)
+		if (g->values[i].type >= r->n_types || !r->type_of[g->values[i].type])
+			return 0;
+	err = g->node ? check_stack(r, (int64_t)g->node) : 0;
+	return err == -EBADMSG ? 0 : err ? err : 1;
+}
+
+/*
+ * Begin to read the samples of a window. Return 1, 0 if they are damaged, or a negative code. Not careful: only their
+ * beginning is looked at.
+ */
+static int open_samples(struct reading *r, sqlite3_stmt *stmt, struct samples_reader *out)
 {
 	const void *blob = sqlite3_column_blob(stmt, 3);
 	size_t size = (size_t)sqlite3_column_bytes(stmt, 3);
+	struct history_group group;
+	struct samples_reader samples;
+	int err;
 
-	return r->careful ? history_open_samples(blob, size, &r->bounds, out)
-			  : !samples_open(blob, size, out);
+	if (!r->careful)
+		return !samples_open(blob, size, out);
+	if (!history_open_samples(blob, size, &r->bounds, &samples))
+		return 0;
+	*out = samples;
+	while ((err = samples_next(&samples, &group)) == 1) {
+		err = is_sound(r, group.sample);
+		if (err != 1)
+			return err;
+	}
+	return err ? err : 1;
 }
 
 /* Add the samples of a window. -EAGAIN: they are damaged, and some may have been added. */
@@ -542,9 +588,10 @@ static int add_window(struct reading *r, sqlite3_stmt *stmt)
 	struct history_group group;
 	int err;
 
-	if (!open_samples(r, stmt, &reader)) {
-		r->found->n_damaged++;
-		return 0;
+	err = open_samples(r, stmt, &reader);
+	if (err != 1) {
+		r->found->n_damaged += !err;
+		return err;
 	}
 	w.whole = w.start_ns >= r->q->from_ns && w.end_ns <= r->q->to_ns;
 	if (reader.level != HISTORY_TIMES) {
@@ -600,22 +647,6 @@ static void forget_sums(struct reading *r)
 		memset(r->stack_sums, 0, r->n_stack_sums * sizeof(*r->stack_sums));
 	uw_hash_clear(&r->by_sum);
 	*r->found = (struct history_found){ .n_windows = 0 };
-}
-
-/*
- * A damaged window is left out as a whole. Looking for damage first takes as long as reading, so it is only done
- * once there is some.
- */
-static int read_all_windows(struct reading *r)
-{
-	int err = read_windows(r);
-
-	/* What was wrong may be in a window that is left out. */
-	if (err != -EAGAIN && err != -EBADMSG && err != -EFBIG)
-		return err;
-	forget_sums(r);
-	r->careful = true;
-	return read_windows(r);
 }
 
 /* ---- types ------------------------------------------------------------------------------- */
@@ -783,6 +814,8 @@ struct place {
 	size_t sum;
 };
 
+enum { LAST_CHILD = UINT32_MAX };
+
 /* The nodes of all sums, as a tree. All but places are by index in the cache of nodes, with 0 for none. */
 struct tree {
 	struct place *places;  /* by node */
@@ -866,18 +899,21 @@ static int add_branch(struct reading *r, struct tree *t, size_t index)
 {
 	int err = 0;
 
-	while (!err && !r->uses[index].location) {
+	while (!t->beside[index]) {
 		uint32_t parent = r->uses[index].parent;
 		uint32_t *first = parent ? &t->child[parent - 1] : &t->outermost;
 
-		err = load_node(r, index);
-		t->beside[index] = *first;
+		if (!r->uses[index].location)
+			err = load_node(r, index);
+		if (err)
+			return err;
+		t->beside[index] = *first ? *first : (uint32_t)LAST_CHILD;
 		*first = (uint32_t)index + 1;
 		if (!parent)
 			break;
 		index = parent - 1;
 	}
-	return err;
+	return 0;
 }
 
 /* Make the tree. Its places are there and sorted, and what is known of nodes is in r->uses. */
@@ -940,7 +976,7 @@ static int add_tree(struct reading *r, const struct tree *t)
 			at = t->child[at - 1];
 			continue;
 		}
-		for (n--; at && !t->beside[at - 1]; n -= at != 0)
+		for (n--; at && t->beside[at - 1] == LAST_CHILD; n -= at != 0)
 			at = r->uses[at - 1].parent;
 		at = at ? t->beside[at - 1] : 0;
 	}
@@ -948,25 +984,60 @@ static int add_tree(struct reading *r, const struct tree *t)
 	return err;
 }
 
-static int add_all_samples(struct reading *r)
+/* Sort the sums by their nodes, and make their tree. Nothing is added to the profile but frames. */
+static int make_tree(struct reading *r, struct tree *t)
 {
-	struct tree t = { .places = calloc(r->n_sums + 1, sizeof(*t.places)) };
-	int err = t.places ? 0 : -ENOMEM;
+	int err;
 
-	for (size_t i = 0; !err && i < r->n_sums; i++)
-		t.places[i] = (struct place){ .node = r->sums[i].node, .sum = i };
+	t->places = calloc(r->n_sums + 1, sizeof(*t->places));
+	if (!t->places)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->n_sums; i++)
+		t->places[i] = (struct place){ .node = r->sums[i].node, .sum = i };
+	qsort(t->places, r->n_sums, sizeof(*t->places), compare_places);
+	err = load_frames(r, t->places);
+	return err ? err : grow_tree(r, t);
+}
+
+/*
+ * A damaged window is left out as a whole, also if only what its stacks consist of is. Looking for damage first takes as
+ * long as reading, so it is only done once there is some.
+ */
+static int read_samples(struct reading *r)
+{
+	struct tree t = { .n = 0 };
+	int err = read_windows(r);
+
 	if (!err)
-		qsort(t.places, r->n_sums, sizeof(*t.places), compare_places);
-	if (!err)
-		err = load_frames(r, t.places);
+		err = make_tree(r, &t);
+	/* What was wrong may be in a window that is left out. */
+	if (err == -EAGAIN || err == -EBADMSG || err == -EFBIG) {
+		free_tree(&t);
+		t = (struct tree){ .n = 0 };
+		forget_sums(r);
+		r->careful = true;
+		err = read_windows(r);
+		if (!err)
+			err = make_tree(r, &t);
+	}
 	for (size_t i = 0; !err && i < r->n_sums && !t.places[i].node; i++)
 		err = add_sample(r, t.places[i].sum, 0);
-	if (!err)
-		err = grow_tree(r, &t);
 	if (!err)
 		err = add_tree(r, &t);
 	free_tree(&t);
 	return err;
+}
+
+/* Let the profile say that windows are left out. */
+static int note_damage(struct stacks *s, uint64_t n)
+{
+	char text[64];
+
+	if (!n)
+		return 0;
+	(void)snprintf(text, sizeof(text), "%" PRIu64 " damaged window%s left out", n,
+		       n == 1 ? " is" : "s are");
+	return stacks_add_comment(s, text);
 }
 
 static void fini(struct reading *r)
@@ -1003,9 +1074,9 @@ int history_read(struct history *h, const struct history_query *query, struct st
 		if (!err)
 			err = read_types(&r);
 		if (!err)
-			err = read_all_windows(&r);
+			err = read_samples(&r);
 		if (!err)
-			err = add_all_samples(&r);
+			err = note_damage(stacks, found->n_damaged);
 		if (!err && found->n_windows && !query->base)
 			stacks_add_time(stacks, (int64_t)found->start_ns,
 					(int64_t)(found->end_ns - found->start_ns), 0);
