@@ -22,6 +22,10 @@ ORDER BY (type, toStartOfHour(time), stack, time, host, window, labels)
 TTL time + INTERVAL 30 DAY
 SETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1;
 
+CREATE MATERIALIZED VIEW IF NOT EXISTS sums ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(time)
+ORDER BY (type, toStartOfHour(time), stack, time) TTL time + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1
+AS SELECT type, time, stack, sum(n) AS n, sum(value) AS value, count() AS rows FROM samples GROUP BY type, time, stack;
+
 CREATE TABLE IF NOT EXISTS stacks (
 	stack UInt64 CODEC(ZSTD(1)),
 	frames Array(UInt64) CODEC(ZSTD(1))

@@ -82,6 +82,14 @@ static const char *label_of(const struct http_argument *a, bool base)
 	return base ? api_base_key(a) : api_is_label(a) ? a->key : NULL;
 }
 
+bool condition_has_labels(const struct http_request *r, bool base)
+{
+	for (size_t i = 0; i < r->n_arguments; i++)
+		if (label_of(&r->arguments[i], base))
+			return true;
+	return false;
+}
+
 /* Return whether an argument before this one has the same key. */
 static bool was_before(const struct http_request *r, size_t argument, const char *key, bool base)
 {

@@ -14,6 +14,9 @@ void condition_text(FILE *sql, const char *text);
 /* Write the value of a label of a row in label_sets. */
 void condition_value(FILE *sql, const char *key);
 
+/* Return whether a request has conditions on labels or hosts; base: of the base. */
+bool condition_has_labels(const struct http_request *r, bool base);
+
 /* Say in the reply that processes and threads are not told apart. Return -EINVAL. */
 int condition_no_processes(struct http_reply *reply, const char *key);
 

@@ -6,7 +6,7 @@
 /* Return the table of samples; rows that may be there twice are merged before. */
 static const char *samples_of(const struct query_sums *q)
 {
-	return q->twice ? "samples FINAL" : "samples";
+	return q->summed ? "sums" : q->twice ? "samples FINAL" : "samples";
 }
 
 static bool is_host(const struct query_sums *q)
@@ -41,12 +41,28 @@ int query_batches(FILE *sql, struct http_reply *reply, const struct condition_ra
 	int err;
 
 	(void)fputs("SELECT toUInt64(count()), toUInt64(max(slot)), toUInt64(toUInt32(min(time))), "
-		    "toUInt64(toUInt32(max(time))), toUInt64(max(times)) FROM (SELECT host, time, "
-		    "window, max(n) AS slot, count() AS times FROM samples WHERE ",
+		    "toUInt64(toUInt32(max(time))), toUInt64(max(times)), toInt64(sum(until)) FROM "
+		    "(SELECT host, time, window, max(n) AS slot, max(value) AS until, "
+		    "count() AS times FROM samples WHERE ",
 		    sql);
 	err = condition_write(sql, &none, reply, range, 0);
 	(void)fputs(" GROUP BY host, time, window)", sql);
 	return err;
+}
+
+void query_has_sums(FILE *sql)
+{
+	(void)fputs("SELECT toUInt64(count()) FROM system.tables WHERE database = "
+		    "currentDatabase() AND name = 'sums'",
+		    sql);
+}
+
+int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range)
+{
+	const struct http_request none = { .n_arguments = 0 };
+
+	(void)fputs("SELECT toUInt64(sum(rows)), toInt64(sum(value)) FROM sums WHERE ", sql);
+	return condition_write(sql, &none, reply, range, 0);
 }
 
 /* The columns that rows of samples are added up by. */
@@ -55,7 +71,7 @@ static const char *columns_of(const struct query_sums *q)
 	if (is_joined(q))
 		return q->stacks ? "stack, labels" : "labels";
 	if (!q->stacks)
-		return "host";
+		return is_host(q) || has_all(q) ? "host" : "type";
 	return has_all(q) ? "stack, labels, host" : is_host(q) ? "stack, host" : "stack";
 }
 
@@ -127,18 +143,21 @@ int query_points(FILE *sql, const struct query_sums *q)
 
 void query_stacks(FILE *sql)
 {
-	(void)fputs("SELECT DISTINCT stack, frames FROM stacks WHERE stack GLOBAL IN ids", sql);
+	/* Each shard has stacks of its own, and some come twice until they are merged. */
+	(void)fputs("SELECT stack, frames FROM stacks WHERE stack GLOBAL IN ids LIMIT 1 BY stack",
+		    sql);
 }
 
 void query_names(FILE *sql)
 {
 	(void)fputs("SELECT frame, build_id, vaddr, module, functions, files, lines, version FROM "
-		    "names WHERE frame GLOBAL IN ids",
+		    "names WHERE frame GLOBAL IN ids LIMIT 1 BY frame, version",
 		    sql);
 }
 
 void query_labels(FILE *sql)
 {
-	(void)fputs("SELECT DISTINCT labels, keys, vals FROM label_sets WHERE labels GLOBAL IN ids",
+	(void)fputs("SELECT labels, keys, vals FROM label_sets WHERE labels GLOBAL IN ids "
+		    "LIMIT 1 BY labels",
 		    sql);
 }

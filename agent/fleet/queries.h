@@ -16,6 +16,7 @@ struct query_sums { /* which samples are added up; all borrowed */
 	uint32_t type;
 	bool counted; /* what was asked for is in n, not in value */
 	bool twice;   /* rows may be there twice: they are merged before */
+	bool summed;  /* the table sums has what is asked for: key is NULL */
 	/* By the value of this label, which may be host; NULL: of none; "*": by all labels and host. */
 	const char *key;
 	bool stacks; /* by stack, too */
@@ -24,8 +25,14 @@ struct query_sums { /* which samples are added up; all borrowed */
 
 /* id, type, unit, counts of each sample type. */
 void query_types(FILE *sql);
-/* How many batches the range has, their slot, first and last time, and how often one is there. -EINVAL: see condition_write. */
+/*
+ * How many batches the range has, their slot, first and last time, how often one is there, and the sum of their ends.
+ * -EINVAL: see condition_write.
+ */
 int query_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range);
+/* Whether there is a table sums; and how many batches it has in the range, and the sum of their ends. */
+void query_has_sums(FILE *sql);
+int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range);
 /* stack, labels, value of the label, sum of n, sum of value: the rows with the most. -EINVAL: see condition_write. */
 int query_sums(FILE *sql, const struct query_sums *asked);
 /* Sum of n, sum of value of all of them. */

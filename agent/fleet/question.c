@@ -58,7 +58,8 @@ static int find_type(struct fleet *f, const struct http_request *r, struct http_
 
 struct batches { /* that a range of time has */
 	uint64_t n, slot_s, first_s, last_s;
-	bool twice; /* some are there twice: rows must be merged before they are added up */
+	uint64_t ends; /* the sum of the times when they ended */
+	bool twice;    /* some are there twice: rows must be merged before they are added up */
 };
 
 static int find_batches(struct fleet *f, struct http_reply *reply, const struct api_range *range,
@@ -83,12 +84,57 @@ static int find_batches(struct fleet *f, struct http_reply *reply, const struct 
 					 .first_s = uw_bytes_u64(&b),
 					 .last_s = uw_bytes_u64(&b) };
 		out->twice = uw_bytes_u64(&b) > 1;
+		out->ends = uw_bytes_u64(&b);
 		/* A slot is at most a day; times have 32 bits. */
 		if (b.err || out->slot_s > 86400 || out->first_s > UINT32_MAX ||
 		    out->last_s > UINT32_MAX)
 			err = sql_unreachable(reply, -EBADMSG);
 	}
 	free(text);
+	return err;
+}
+
+/* Ask for n numbers. A negative code: the reply says why there are none. */
+static int ask_numbers(struct fleet *f, struct http_reply *reply, struct sql *q, uint64_t *out,
+		       size_t n)
+{
+	struct uw_bytes b = { .err = 0 };
+	char *text = NULL;
+	int err = sql_ask(q, f, reply, NULL, &text, &b);
+
+	for (size_t i = 0; !err && i < n; i++)
+		out[i] = uw_bytes_u64(&b);
+	free(text);
+	return err ? err : b.err ? sql_unreachable(reply, b.err) : 0;
+}
+
+/*
+ * Find out whether the table sums has the very batches of a range that samples has. Tables of an older version do not have it,
+ * or only for later times; and a batch that came twice is twice in it.
+ */
+static int find_sums(struct fleet *f, struct http_reply *reply, const struct condition_range *range,
+		     const struct batches *batches, bool *out)
+{
+	const struct condition_range all = { range->from_ns, range->to_ns, false };
+	uint64_t there = 0, summed[2] = { 0, 0 };
+	struct sql q;
+	int err = sql_begin(&q);
+
+	if (err)
+		return err;
+	query_has_sums(q.out);
+	err = ask_numbers(f, reply, &q, &there, 1);
+	if (err || !there)
+		return err;
+	err = sql_begin(&q);
+	if (err)
+		return err;
+	err = query_summed_batches(q.out, reply, &all);
+	if (err)
+		sql_drop(&q);
+	else
+		err = ask_numbers(f, reply, &q, summed, 2);
+	*out = !err && summed[0] == batches->n && summed[1] == batches->ends;
 	return err;
 }
 
@@ -116,6 +162,9 @@ static int prepare(struct fleet *f, const struct condition_range *range, struct 
 	err = find_type(f, asked->request, asked->reply, type);
 	if (!err)
 		err = find_batches(f, asked->reply, &times, batches);
+	if (!err && batches->n && !batches->twice && !key &&
+	    !condition_has_labels(asked->request, range->base))
+		err = find_sums(f, asked->reply, range, batches, &asked->summed);
 	asked->range = *range;
 	asked->type = type->id;
 	asked->counted = type->counted;

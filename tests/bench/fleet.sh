@@ -51,7 +51,7 @@ echo "a slot of a host: $(echo "$samples / 5 / $hosts" | bc) samples in $per_slo
 both "OPTIMIZE TABLE samples FINAL" >/dev/null
 echo "stacks: $(ask 'SELECT uniqExact(stack) FROM stacks'), frames: $(ask 'SELECT uniqExact(frame) FROM names')"
 size() { both "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = 'offwind' AND table IN ($1)" | awk '{ n += $1 } END { print n }'; }
-others="'stacks', '.inner.stacks_by_frame', 'names', '.inner.frames_by_function', 'label_sets', 'counters', 'types'"
+others="'.inner.sums', 'stacks', '.inner.stacks_by_frame', 'names', '.inner.frames_by_function', 'label_sets', 'counters', 'types'"
 echo "bytes of the other tables: $(size "$others")"
 
 # Rows of more hosts: the first host's, five slots long, again and again.

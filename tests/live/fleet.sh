@@ -110,4 +110,30 @@ clickhouse_ask 1 offwind "INSERT INTO names SELECT frame, build_id, vaddr, modul
 clickhouse_ask 2 offwind "INSERT INTO names SELECT frame, build_id, vaddr, module, ['renamed_function'], ['a.c'], [toUInt32(1)], version + 1000000000000 FROM names WHERE has(functions, 'sqlite3VdbeExec')"
 asked top --from -2h -n 0 >"$dir/top"
 grep -q renamed_function "$dir/top" && ! grep -qw sqlite3VdbeExec "$dir/top" || fail "old samples keep old names"
+
+echo "== sums of all hosts"
+# A database of its own, without blocks that came twice.
+quiet=$one/quiet
+"$offwind" fleet init -q $quiet || fail "another database"
+for table in types stacks names label_sets samples; do clickhouse_ask 1 quiet "INSERT INTO $table SELECT * FROM offwind.$table FINAL"; done
+uses_sums() { "$offwind" query "$@" --sql --fleet $quiet --from -2h | grep -q "FROM sums WHERE type = [1-9]"; }
+sums_of() { "$offwind" query top --json --from -2h --fleet $quiet "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])'; }
+rows=$(clickhouse_ask 1 quiet "SELECT toInt64(sum(n)) FROM samples WHERE type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1)")
+[ "$rows" -gt 0 ] && [ "$(sums_of)" = "$rows" ] || fail "top has $(sums_of) samples, not $rows"
+uses_sums top && uses_sums timeline && uses_sums top --focus '^malloc$' || fail "sums of all hosts are not used"
+uses_sums top --label host=host-1 && fail "sums of all hosts are used for one"
+uses_sums top --by comm && fail "sums of all hosts are used for labels"
+one_host=$(clickhouse_ask 1 quiet "SELECT any(host) FROM samples WHERE type = 0")
+of_host=$(clickhouse_ask 1 quiet "SELECT toInt64(sum(n)) FROM samples WHERE host = '$one_host' AND type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1)")
+[ "$(sums_of --label "host=$one_host")" = "$of_host" ] || fail "a host has $(sums_of --label "host=$one_host") samples, not $of_host"
+# A batch that comes twice is twice in the sums, also when a merge has removed it from the samples.
+clickhouse_ask 1 quiet "INSERT INTO samples SELECT * FROM samples WHERE host = '$one_host'"
+[ "$(sums_of)" = "$rows" ] || fail "batches that came twice: $(sums_of) samples, not $rows"
+uses_sums top && fail "the sums have batches twice, and are used"
+clickhouse_ask 1 quiet "OPTIMIZE TABLE samples FINAL"
+[ "$(sums_of)" = "$rows" ] || fail "batches that came twice and were merged: $(sums_of) samples, not $rows"
+uses_sums top && fail "the sums still have batches twice, and are used"
+# Tables that an older offwind made.
+clickhouse_ask 1 quiet "DROP TABLE sums"
+[ "$(sums_of)" = "$rows" ] || fail "without the sums: $(sums_of) samples, not $rows"
 [ $failures = 0 ]
