@@ -103,6 +103,13 @@ static int take_n(void *to, const char *option, char *text)
 	return add(to, "n", 1, text, false);
 }
 
+static int take_hide(void *to, const char *option, char *text)
+{
+	(void)option;
+	(void)text;
+	return add(to, "hide", strlen("hide"), "interpreters", false);
+}
+
 static int take_condition(void *to, const char *option, char *text)
 {
 	const char *equals = strchr(text, '=');
@@ -144,6 +151,10 @@ static const struct option_row option_rows[] = {
 	{ "--ignore", 0, "REGEX", "use only stacks without a matching function",
 	  .set = take_argument },
 	{ "--module", 0, "REGEX", "use only stacks with a matching file", .set = take_argument },
+	{ "--hide-interpreters", 0, NULL,
+	  "leave out an interpreter's own functions between those that it\nruns; for top, "
+	  "flamegraph and profile",
+	  .set = take_hide },
 	{ "--base-from", 0, "TIME", OPTION_BESIDE, .set = when_option, AT(base_from_ns) },
 	{ "--base-to", 0, "TIME", "compare with this time; for top and flamegraph",
 	  .set = when_option, AT(base_to_ns) },

@@ -210,6 +210,23 @@ int api_load(struct api *api, const struct http_request *r, struct http_reply *r
 	return err;
 }
 
+/* Leave out the interpreters' own frames, if the request says so. */
+static int hide_frames(const struct http_request *r, struct http_reply *reply,
+		       struct stacks *stacks)
+{
+	const char *hide = http_argument(r, "hide");
+	int err;
+
+	if (!hide)
+		return 0;
+	if (strcmp(hide, "interpreters") != 0)
+		return http_fail(reply, 400, "hide is interpreters, not '%.40s'", hide);
+	err = stacks_hide_interpreters(stacks);
+	if (err)
+		(void)api_failed(reply, err);
+	return err;
+}
+
 /* Append a time to a text. */
 static void add_time(char *text, size_t size, uint64_t time_ns)
 {
@@ -223,7 +240,7 @@ static void add_time(char *text, size_t size, uint64_t time_ns)
 
 /*
  * Do what api_load does, and add the base to compare with, if the request has one. Its description is
- * written into name: "" if there is none.
+ * written into name: "" if there is none. Frames are hidden when all samples are there.
  */
 static int load_both(struct api *api, const struct http_request *r, struct http_reply *reply,
 		     const struct api_wanted *wanted_samples, struct api_profile *p,
@@ -238,18 +255,23 @@ static int load_both(struct api *api, const struct http_request *r, struct http_
 	*name = '\0';
 	for (size_t i = 0; i < r->n_arguments; i++)
 		wanted = wanted || api_base_key(&r->arguments[i]);
-	if (err || !wanted)
+	if (err)
 		return err;
-	err = base_range(r, reply, &p->range, &range);
-	if (!err) {
+	if (wanted)
+		err = base_range(r, reply, &p->range, &range);
+	if (wanted && !err) {
 		query.from_ns = range.from_ns;
 		query.to_ns = range.to_ns;
 		err = load_range(api, r, reply, &query, wanted_samples, p->stacks, &found);
 	}
+	if (!err)
+		err = hide_frames(r, reply, p->stacks);
 	if (err) {
 		stacks_free(p->stacks);
 		return err;
 	}
+	if (!wanted)
+		return 0;
 	add_time(name, BASE_NAME, range.from_ns);
 	textbuf_add(name, BASE_NAME, " to ");
 	add_time(name, BASE_NAME, range.to_ns);
@@ -296,11 +318,13 @@ void api_profile(struct api *api, const struct http_request *r, struct http_repl
 		     &(struct api_wanted){ .key = "*", .times = http_argument(r, "times") != NULL },
 		     &p))
 		return;
-	reply->type = api_type_of(format);
-	reply->file = format_file(format);
-	err = format_write(format, p.stacks, p.type, reply->out);
-	if (err)
-		(void)api_failed(reply, err);
+	if (!hide_frames(r, reply, p.stacks)) {
+		reply->type = api_type_of(format);
+		reply->file = format_file(format);
+		err = format_write(format, p.stacks, p.type, reply->out);
+		if (err)
+			(void)api_failed(reply, err);
+	}
 	stacks_free(p.stacks);
 }
 

@@ -32,10 +32,10 @@ static const struct {
 	bool remote; /* a store of many hosts can answer, too */
 } routes[] = {
 	{ "GET", "/", "", api_page, false },
-	{ "GET", "/debug/pprof/profile", STACKS "seconds format times", api_profile, false },
-	{ "GET", "/api/v1/profile", STACKS "format times", api_profile, true },
-	{ "GET", "/api/v1/flamegraph", STACKS BASE "by title", api_flamegraph, true },
-	{ "GET", "/api/v1/top", STACKS BASE "by sort n", api_top, true },
+	{ "GET", "/debug/pprof/profile", STACKS "hide seconds format times", api_profile, false },
+	{ "GET", "/api/v1/profile", STACKS "hide format times", api_profile, true },
+	{ "GET", "/api/v1/flamegraph", STACKS BASE "hide by title", api_flamegraph, true },
+	{ "GET", "/api/v1/top", STACKS BASE "hide by sort n", api_top, true },
 	{ "GET", "/api/v1/labels", POINTS "key n", api_labels, true },
 	{ "GET", "/api/v1/timeline", POINTS "step by n", api_timeline, true },
 	{ "GET", "/api/v1/heatmap", POINTS "step rows", api_heatmap, true },

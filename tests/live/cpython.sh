@@ -61,6 +61,10 @@ $debian "$source/stacks.py" 60 >/dev/null & program=$!
 "$offwind" daemon --config "$dir/conf" --db "$dir/o.db" --listen "unix:$dir/socket" >"$dir/log" 2>&1 & daemon=$!
 windows() { sqlite3 -cmd ".timeout 10000" "$dir/o-history.db" 'SELECT count(*) FROM windows' 2>/dev/null || echo 0; }
 until [ "$(windows)" -ge 4 ] || ! kill -0 $daemon 2>/dev/null; do sleep 0.2; done
+"$offwind" query profile --url "unix:$dir/socket" --label comm=python3 --format folded -o "$dir/shown" 2>>"$dir/log" &&
+	"$offwind" query profile --url "unix:$dir/socket" --label comm=python3 --hide-interpreters --format folded -o "$dir/hidden" 2>>"$dir/log" || fail "query"
+grep -q '_PyEval_EvalFrameDefault.*;main;all_places' "$dir/shown" && grep -q ';main;all_places' "$dir/hidden" &&
+	! grep ';main;all_places' "$dir/hidden" | grep -q _PyEval_EvalFrameDefault || fail "query --hide-interpreters: $(head -3 "$dir/hidden")"
 kill $daemon $program
 wait $daemon 2>/dev/null
 # In the first window the daemon meets the program, whose plan is made then.

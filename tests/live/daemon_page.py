@@ -305,6 +305,24 @@ def test_graph(b):
     b.settle()
 
 
+def test_hides_interpreters(b):
+    graphs = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/flamegraph?') && n.includes('hide=interpreters')).length"
+    box = "document.getElementById('hide').checked"
+    b.eval("performance.clearResourceTimings()")
+    equal((b.eval(box), b.eval(graphs)), (False, 0), "not at first")
+    b.press("#hide")
+    b.settle()
+    equal((b.address().get("hide"), b.eval(box), b.eval(graphs)), ("interpreters", True, 1), "the address and the graph say so")
+    check("main" in b.functions(), f"other programs stay: {b.functions()[:9]}")
+    b.travel()
+    b.settle()
+    check("hide" not in b.address() and not b.eval(box), "back")
+    b.eval("State.change({ hide: 'interpreters' })")
+    b.press("#hide")
+    b.settle()
+    check("hide" not in b.address(), "pressed once more")
+
+
 def test_keyboard(b):
     b.eval("document.getElementById('presets').querySelector('button').focus()")
     for _ in range(20):
@@ -532,6 +550,7 @@ def test_page(times, phases, set_token):
         test_filters(b)
         test_compares(b, phases)
         test_graph(b)
+        test_hides_interpreters(b)
         test_keyboard(b)
         test_touch(b, phases)
         test_tabs(b, phases)

@@ -112,7 +112,7 @@
 	const hashOf = s => `embed=&${s.graph === null ? (innerWidth >= 900 ? "table=" : "") : s.graph}`;
 
 	function drawGraph() {
-		const s = State.get(), q = State.query(State.selected());
+		const s = State.get(), q = State.stackQuery();
 		if (s.view !== "graph" && s.view !== "complete")
 			return;
 		const other = s.base && !s.base.ago && String(s.base.labels) !== String(s.labels);
@@ -254,7 +254,7 @@
 	$("later").addEventListener("click", () => move(1));
 	$("clear").addEventListener("click", () => State.change({ select: null }));
 
-	$("pprof").addEventListener("click", () => attempt("download", () => Daemon.download("offwind.pb.gz", "/api/v1/profile", State.query(State.selected()))));
+	$("pprof").addEventListener("click", () => attempt("download", () => Daemon.download("offwind.pb.gz", "/api/v1/profile", State.stackQuery())));
 
 	const COMPARE = [["", "nothing"], ["before", "the time before"], ["3600", "1 h before"], ["86400", "1 d before"], ["604800", "7 d before"]];
 	function drawCompare() {
@@ -277,6 +277,8 @@
 		State.change({ base: { from, to, labels: s.labels } });
 	});
 
+	$("hide").addEventListener("change", () => State.change({ hide: $("hide").checked ? "interpreters" : "" }));
+
 	function drawControls() {
 		const s = State.get(), selected = State.selected(), base = State.base();
 		for (const one of $("presets").children)
@@ -290,6 +292,7 @@
 			button(`${key}=${value} ✕`, () => toggle(key, value), { title: "Take this filter away" })));
 		$("range").textContent = `${s.select ? "" : s.last ? "Last " : ""}${s.last && !s.select ? Show.length(s.last) : `${Show.range(selected)} (${Show.length(selected[1] - selected[0])})`}`;
 		$("clear").disabled = !s.select;
+		$("hide").checked = s.hide !== "";
 		drawCompare();
 		$("compare").title = base ? `Compared with ${Show.range([base.from, base.to])}` : "Draws one normalised difference of two times, or of two filters";
 		$("pprof").title = `For go tool pprof and other programs: ${$("range").textContent}${s.labels.length ? ", with the filters" : ""}`;

@@ -8,6 +8,7 @@
 //   by=, type=        the label that the timeline tells apart, the sample type
 //   label=KEY=VALUE   a filter; there can be several
 //   base=SECONDS, base=before, base=FROM~TO with base_label=KEY=VALUE: what the selection is compared with
+//   hide=interpreters the interpreters' own functions are left out
 //   mark=FUNCTION     the function that the timeline shows
 //   view=, thread=, key=   the open tab, its thread, its label
 //   sample=TIME_NS.PID.TID, after=SECONDS   the sample that is explained, where the list of samples begins
@@ -15,10 +16,10 @@
 //   graph=            the state of the flame graph, as that page's own address has it
 "use strict";
 const State = (() => {
-	const DEFAULT = { last: 300, from: 0, to: 0, select: null, by: "comm", type: "", labels: [], base: null, mark: "",
+	const DEFAULT = { last: 300, from: 0, to: 0, select: null, by: "comm", type: "", labels: [], base: null, hide: "", mark: "",
 		view: "graph", thread: "", key: "comm", sample: "", after: "", file: "", pc: "", find: "", graph: null };
 	const VIEWS = ["graph", "samples", "threads", "labels", "complete", "unwind"];
-	const TEXTS = ["by", "type", "mark", "view", "thread", "key", "sample", "after", "file", "pc", "find"];
+	const TEXTS = ["by", "type", "hide", "mark", "view", "thread", "key", "sample", "after", "file", "pc", "find"];
 	const SHORTEST = 0.001;
 
 	const seconds = t => String(Math.round(t * 1e6) / 1e6);
@@ -39,6 +40,8 @@ const State = (() => {
 				s[key] = q.get(key);
 		if (!VIEWS.includes(s.view))
 			s.view = DEFAULT.view;
+		if (s.hide !== "interpreters")
+			s.hide = DEFAULT.hide;
 		if (q.get("last") > 0)
 			s.last = Math.min(+q.get("last"), 1e9);
 		const shown = span(`${q.get("from")}~${q.get("to")}`);
@@ -129,6 +132,8 @@ const State = (() => {
 			q.set(key, value);
 		return q;
 	}
+	// Return arguments for requests for whole stacks of the selected time.
+	const stackQuery = () => query(selected(), state.hide ? { hide: state.hide } : {});
 	// Return the time and the filters of what the selection is compared with, or null.
 	function base() {
 		const [from, to] = selected();
@@ -151,7 +156,7 @@ const State = (() => {
 		return q;
 	}
 
-	return { SHORTEST, get: () => state, change, parse, format, shown, selected, query, base, baseQuery, now,
+	return { SHORTEST, get: () => state, change, parse, format, shown, selected, query, stackQuery, base, baseQuery, now,
 		onChange: fn => { listener = fn; },
 		tick: () => { shownNow = now(); },
 		// Take the time of a reply: the daemon may run on a machine whose clock differs.
