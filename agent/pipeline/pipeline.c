@@ -217,6 +217,22 @@ static const char *waker_labels(struct pipeline *p, const struct walked *w)
 	return strings_keep(&p->woken_by, labels.text, labels.n);
 }
 
+/*
+ * Forget labels that threads have set and no sample has any more. Traces are many, so this cannot wait for events of
+ * other kinds. Not while another thread reads a profile, which borrows them.
+ */
+static void forget_set(struct pipeline *p)
+{
+	size_t max = p->set_left > SET_MAX / 2 ? 2 * p->set_left : SET_MAX;
+
+	if (!p->options.live || p->set.n <= max || atomic_load(&p->n_profiles))
+		return;
+	if (p->fold)
+		fold_note_names(p->fold);
+	strings_sweep(&p->set);
+	p->set_left = p->set.n;
+}
+
 /* Find the labels that a thread has set itself. */
 static void find_labels(struct pipeline *p, const struct thread *thread, struct walked *w)
 {
@@ -232,8 +248,10 @@ static void find_labels(struct pipeline *p, const struct thread *thread, struct 
 	p->reuse.n_labelled += state == CONTEXT_LABELS;
 	p->reuse.n_changing += state == CONTEXT_CHANGING;
 	p->reuse.n_unreadable += state == CONTEXT_MISSING;
-	if (labels.n)
-		w->labels = strings_keep(&p->set, labels.text, labels.n);
+	if (!labels.n)
+		return;
+	forget_set(p);
+	w->labels = strings_keep(&p->set, labels.text, labels.n);
 }
 
 /* Add a walked sample to the fold. */
@@ -426,11 +444,6 @@ static void forget_ended(struct pipeline *p)
 		if (p->fold)
 			fold_note_names(p->fold);
 		strings_sweep(&p->woken_by);
-	}
-	if (p->options.live && p->set.n > SET_MAX) {
-		if (p->fold)
-			fold_note_names(p->fold);
-		strings_sweep(&p->set);
 	}
 	if (!p->options.keep_files && modules_are_many(p->modules)) {
 		if (p->fold)

@@ -32,6 +32,7 @@ struct pipeline {
 	struct strings woken_by; /* the labels of who woke threads */
 	struct wakers wakers;	 /* their stacks */
 	struct strings set;	 /* the labels that threads have set themselves */
+	size_t set_left;	 /* how many of these were left when unused ones were forgotten */
 	struct contexts contexts;
 	struct uw_worker *worker;
 	struct uw_history *history; /* walk histories; NULL: every sample is walked fully */
