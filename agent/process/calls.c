@@ -219,6 +219,13 @@ bool calls_are(const void *bytes, size_t size)
 	return magic == CALLS_MAGIC;
 }
 
+size_t calls_memory(const struct calls *c)
+{
+	return c ? c->room_frames * sizeof(*c->frames) + c->room_calls * sizeof(*c->calls) +
+			       uw_hash_memory(&c->by_key) + c->n_texts
+		 : 0;
+}
+
 void calls_free(struct calls *c)
 {
 	if (!c)

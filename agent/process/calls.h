@@ -97,7 +97,8 @@ bool calls_are(const void *bytes, size_t size);
  * known of it. Anything may be in the bytes: -EBADMSG, -ENOTSUP (of another version); -ENOMEM.
  */
 int calls_take(struct calls **calls, const void *bytes, size_t size);
-void calls_free(struct calls *calls); /* NULL is fine */
+size_t calls_memory(const struct calls *calls); /* about what it takes, in bytes; NULL: 0 */
+void calls_free(struct calls *calls);		/* NULL is fine */
 
 const struct calls_interpreter *calls_interpreter_of(const struct calls *calls);
 

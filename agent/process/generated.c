@@ -47,6 +47,12 @@
 #define STACK_MAX      (1u << 20) /* of a stack that the recording has apart from its samples */
 #define REST	       9 /* after reading, pause for this many times the time that it took */
 /*
+ * All processes together are read for one part of ALL_REST + 1 of the time, of which ALL_AHEAD_NS can be used
+ * ahead.
+ */
+#define ALL_REST     3
+#define ALL_AHEAD_NS UINT64_C(1000000000)
+/*
  * A user whose memory was waited for longer than SLOW_NS for one sample is not read for REST times that
  * time, of which SLOW_AHEAD_NS can be used ahead, nor while it has not answered; nobody is while SLOW_MAX
  * users have not. So a user has one of his processes waited for, and samples wait for SLOW_MAX times
@@ -122,6 +128,7 @@ struct generated {
 	uint64_t runtime_bytes;	    /* of all watches */
 	struct uw_dynamic *dynamic; /* data of the last reported event; owned */
 	uint64_t time_ns;	    /* time of the last sample */
+	uint64_t all_ns;	    /* CLOCK_MONOTONIC: no process is read before this time */
 	uint64_t last_ns; /* CLOCK_MONOTONIC: next time to read a file of an ending process */
 };
 
@@ -667,6 +674,24 @@ static void seek_lists(struct generated *g, struct watch *w, struct uw_space *sp
 		watch_v8(w, v8->v8, v8_bias);
 }
 
+/* ---- all processes together ------------------------------------------------------------------ */
+
+/* Return whether all processes together were not read for too long. */
+static bool has_turn(const struct generated *g)
+{
+	return !g->live || g->patient || now_ns() >= g->all_ns;
+}
+
+/* Note for how long a process was read. */
+static void charge(struct generated *g, uint64_t spent_ns)
+{
+	uint64_t begun = now_ns() - ALL_AHEAD_NS;
+
+	if (g->all_ns < begun)
+		g->all_ns = begun;
+	g->all_ns += ALL_REST * spent_ns;
+}
+
 /* ---- processes that generate code ------------------------------------------------------------ */
 
 /*
@@ -747,6 +772,7 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
 	memory->until_ns = 0;
 	memory->over = false;
 	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent;
+	charge(g, spent);
 	w->hotspot_pause = err ? 2 * w->hotspot_pause : HOTSPOT_NS;
 	if (w->hotspot_pause < HOTSPOT_NS)
 		w->hotspot_pause = HOTSPOT_NS;
@@ -822,7 +848,9 @@ static int calls_look(struct generated *g, struct watch *w, struct memory *memor
 	/* A program that begins has many frames that are new: it may take CALLS_BURST_NS ahead. */
 	if (w->calls_ns + CALLS_BURST_NS < sample.now)
 		w->calls_ns = sample.now - CALLS_BURST_NS;
-	w->calls_ns += REST * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent);
+	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent;
+	charge(g, spent);
+	w->calls_ns += REST * spent;
 	if (err)
 		return 0;
 	*out = (struct event){
@@ -843,7 +871,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	struct uw_dynamic *dynamic;
 	struct thread thread;
 	struct watch *w;
-	uint64_t began, mark;
+	uint64_t began, spent, mark;
 	int err;
 
 	g->time_ns = sample->time_ns;
@@ -873,6 +901,8 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	}
 	if (is_nameless(w, sample, uw_space_machine(thread.space)) && names_of(g, w, out) == 1)
 		return 1;
+	if (!has_turn(g))
+		return 0;
 	if (g->live && (w->n_lists || w->hotspot || w->v8)) {
 		if (!may_read(g, w->user.uid) || !has_memory(g, w))
 			return 0;
@@ -895,8 +925,11 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	if (began < w->rest_ns)
 		return 0;
 	begin_reading(&memory);
-	if (uw_dynamic_read(uw_space_machine(thread.space), w->lists, w->n_lists, read_memory,
-			    &memory, &dynamic))
+	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	err = uw_dynamic_read(uw_space_machine(thread.space), w->lists, w->n_lists, read_memory,
+			      &memory, &dynamic);
+	charge(g, clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent);
+	if (err)
 		return 0;
 	w->rest_ns = now_ns() + REST * (now_ns() - began);
 	w->mark = uw_dynamic_mark(dynamic);

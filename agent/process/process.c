@@ -25,6 +25,10 @@
 /* Mappings that bound_mappings looks at. A library has data beside its code, so a few suffice. */
 #define NEAR 8
 
+/* Bytes of what frames of generated code execute: of all processes, and of one that always gets more. */
+#define CALLS_ALL_MAX ((size_t)64 << 20)
+#define CALLS_SMALL   ((size_t)1 << 20)
+
 struct process {
 	uint32_t pid;
 	uint32_t n_tasks; /* tasks in by_tid */
@@ -70,6 +74,7 @@ struct processes {
 	size_t first_end, n_ends, room_ends;
 	uint64_t n_events;
 	size_t n_mappings;	 /* in all spaces together */
+	size_t calls_bytes;	 /* of all tables of calls together */
 	uint32_t next_forgotten; /* index of a process, see bound_processes */
 };
 
@@ -252,6 +257,13 @@ static int add_process(struct processes *p, uint32_t pid, const char *comm, stru
 	return 0;
 }
 
+static void forget_calls(struct processes *p, struct process *process)
+{
+	p->calls_bytes -= calls_memory(process->calls);
+	calls_free(process->calls);
+	process->calls = NULL;
+}
+
 /* Remove a process and its address space. The last process in the array fills the gap. */
 static void remove_process(struct processes *p, struct process *process)
 {
@@ -259,7 +271,7 @@ static void remove_process(struct processes *p, struct process *process)
 
 	p->n_mappings -= uw_space_n_mappings(process->space);
 	uw_space_free(process->space);
-	calls_free(process->calls);
+	forget_calls(p, process);
 	uw_hash_remove(&p->by_pid, hash_u64(0, process->pid), id);
 	if (id == last)
 		return;
@@ -571,6 +583,22 @@ static int on_mapping(struct processes *p, const struct event *event)
 }
 
 /*
+ * Take what frames of generated code execute. When the tables of all processes take too much memory, those that
+ * are not small get no more.
+ */
+static int take_calls(struct processes *p, struct process *process, const struct event *event)
+{
+	size_t before = calls_memory(process->calls);
+	int err;
+
+	if (p->calls_bytes > CALLS_ALL_MAX && before > CALLS_SMALL)
+		return 0;
+	err = calls_take(&process->calls, event->generated.bytes, event->generated.size);
+	p->calls_bytes += calls_memory(process->calls) - before;
+	return err;
+}
+
+/*
  * Apply generated code that a process registered: its unwind rules to the address space, its names
  * to the JIT modules.
  */
@@ -585,7 +613,7 @@ static int on_generated(struct processes *p, const struct event *event)
 		return err;
 	process = find_process(p, event->pid);
 	if (calls)
-		err = calls_take(&process->calls, event->generated.bytes, event->generated.size);
+		err = take_calls(p, process, event);
 	else
 		err = uw_dynamic_open(event->generated.bytes, event->generated.size, &dynamic);
 	if (err == -EBADMSG || err == -ENOTSUP) {
@@ -624,8 +652,7 @@ int processes_event(struct processes *p, const struct event *event)
 		if (process) {
 			p->n_mappings -= uw_space_n_mappings(process->space);
 			uw_space_clear(process->space);
-			calls_free(process->calls);
-			process->calls = NULL;
+			forget_calls(p, process);
 			process->generates = false;
 			process->exe = process->labels = NULL;
 			process->context = (struct process_context){ .born_ns = event->time_ns };
