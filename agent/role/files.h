@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The requests to the supervisor; see agent/cli/supervisor.c for what each takes and gives. */
+/* The requests to the supervisor; see agent/cli/supervisor_serve.c for what each takes and gives. */
 enum files_request {
 	FILES_OPEN,
 	FILES_OPEN_IN,

@@ -7,6 +7,8 @@
 #include "agent/cli/supervisor.c"
 
 #include <dirent.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -147,7 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	(void)close(ends[1]);
 	check_replies(ends[0]);
 	(void)close(ends[0]);
-	abort_outputs(&s);
+	supervisor_abort_outputs(&s);
 	remove_results();
 	if (stat("secret", &st) || st.st_size != secret_is.st_size || access("input", F_OK) ||
 	    access("folder/file", F_OK) || access("windows/offwind-0-notes.txt", F_OK) ||

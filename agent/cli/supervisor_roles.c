@@ -1,0 +1,348 @@
+/* agent/cli/supervisor_roles.c: starts and ends the processes of a command. */
+#include "agent/cli/supervisor_internal.h"
+
+#include "agent/cli/priority.h"
+#include "agent/clock.h"
+#include "agent/history/request.h"
+#include "agent/limits.h"
+#include "agent/live/capture.h"
+#include "agent/log.h"
+#include "agent/opener/request.h"
+#include "agent/role/channel.h"
+#include "agent/role/files.h"
+#include "agent/role/reading.h"
+#include "agent/role/sandbox.h"
+#include "agent/store/change.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * A command that reads files waits for each of them anyway, so one channel to the opener is enough.
+ */
+#define CHANNELS 1
+/*
+ * A recording opens files on several threads, and leaves those behind that take too long (errand.h):
+ * each of these keeps its channel, as does memory that does not answer (agent/process/generated.c).
+ */
+#define LIVE_CHANNELS 28
+/* How long to wait for the capture process, which detaches its programs. */
+#define CAPTURE_END_MS 2000
+/* How soon a process beside the worker may be begun again. */
+#define BESIDE_AGAIN_NS UINT64_C(5000000000)
+
+/* Close what processes beside the worker have, but for one of them; NULL: for none. */
+static void close_beside(const struct supervisor *s, const struct supervisor_beside *but)
+{
+	const struct supervisor_service *service = s->given->service;
+
+	for (const struct supervisor_beside *b = s->given->beside;
+	     b < s->given->beside + SUPERVISOR_BESIDE; b++)
+		for (size_t i = 0; b != but && i < b->n_fds; i++)
+			(void)close(b->fds[i]);
+	if (service && service->fork && !(but && but->asks))
+		service->leave(service->asked);
+}
+
+/* Begin a process that serves the worker. The supervisor ends it. */
+static void be_helper(const struct supervisor *s, const char *name)
+{
+	(void)prctl(PR_SET_NAME, name);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	supervisor_ignore_signals();
+	if (s->standard >= 0)
+		(void)close(s->standard);
+	supervisor_let_go_of_output();
+	close_beside(s, NULL);
+}
+
+/* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
+static _Noreturn void be_opener(struct supervisor *s, struct channels *channels)
+{
+	/* To look at processes, read their files, and become their users for that. */
+	static const int needed[] = { CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE,
+				      CAP_SETUID,     CAP_SETGID,	   CAP_SYSLOG };
+
+	be_helper(s, "offwind-opener");
+	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
+	capture_free(s->live);
+	request_serve(channels);
+	_exit(0);
+}
+
+/* The capture process, which serves all workers. */
+static _Noreturn void be_capture(struct supervisor *s)
+{
+	/*
+	 * For programs and events, and to look at processes and open the files they map. SYS_ADMIN is
+	 * for notices of executed files (fanotify(7)) and for probes in programs (uprobes).
+	 */
+	static const int needed[] = {
+		CAP_BPF,    CAP_PERFMON,  CAP_SYS_PTRACE,   CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH,
+		CAP_SYSLOG, CAP_IPC_LOCK, CAP_SYS_RESOURCE, CAP_SYS_NICE,  CAP_CHECKPOINT_RESTORE
+	};
+	int err;
+
+	be_helper(s, "offwind-capture");
+	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
+	if (s->given->realtime)
+		(void)priority_realtime(s->given->realtime);
+	err = sandbox_narrow();
+	if (err) {
+		log_error("rights cannot be given up: %s", strerror(-err));
+		_exit(1);
+	}
+	capture_serve(s->live, s->given->live, s->given->cost);
+	_exit(0);
+}
+
+/* The process that writes the store, or the history. It ends with its worker, too. */
+static _Noreturn void be_keeper(struct supervisor *s, size_t which)
+{
+	be_helper(s, which == STORE ? "offwind-store" : "offwind-history");
+	capture_free(s->live);
+	(void)close(s->socket);
+	for (size_t i = 0; i < OUTPUTS_MAX; i++)
+		if (s->outputs[i].fd >= 0)
+			(void)close(s->outputs[i].fd);
+	for (size_t i = 0; i < KEEPERS; i++)
+		if (i != which)
+			channels_free(s->keepers[i].channels);
+	if (which == STORE)
+		change_serve(s->keepers[STORE].channels, s->given->db);
+	else
+		history_serve(s->keepers[HISTORY].channels, s->given->history);
+	_exit(0);
+}
+
+/* Become the worker: everything is read and opened through the other two from now on. */
+static void be_worker(struct supervisor *s, struct channels *channels, const int ends[2])
+{
+	close_beside(s, NULL);
+	cost_free(s->given->cost);
+	(void)prctl(PR_SET_NAME, "offwind-worker");
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/*
+	 * The programs of a machine take some tens of megabytes, and debug information of some
+	 * gigabytes goes to an unnamed file.
+	 */
+	if (s->live)
+		sandbox_limit_memory(limits.memory_bytes);
+	supervisor_restore_signals(s);
+	(void)close(ends[1]);
+	if (s->live)
+		capture_use(s->live, s->opener);
+	channels_ask(channels);
+	request_use(channels);
+	for (size_t i = 0; i < KEEPERS; i++)
+		if (s->keepers[i].channels)
+			channels_ask(s->keepers[i].channels);
+	if (s->keepers[STORE].channels)
+		change_ask(s->keepers[STORE].channels);
+	if (s->keepers[HISTORY].channels)
+		history_ask(s->keepers[HISTORY].channels);
+	reading_use(s->reading);
+	files_ask(ends[0]);
+	if (s->standard >= 0) {
+		(void)dup2(s->standard, STDOUT_FILENO);
+		(void)close(s->standard);
+	}
+}
+
+/* Fork a process. Return 1 in it, 0 in this one, or a negative code. */
+static int fork_role(pid_t *pid)
+{
+	*pid = fork();
+	return *pid < 0 ? -errno : !*pid;
+}
+
+/*
+ * Fork the worker and make it current. Signals that are passed on wait meanwhile in both processes,
+ * so that each is for the worker, too. One that came earlier is passed on now. The worker unblocks
+ * them when it is ready (be_worker).
+ */
+static int fork_worker(struct supervisor *s)
+{
+	sigset_t before;
+	int rc;
+
+	supervisor_block_signals(&before);
+	rc = fork_role(&s->worker);
+	if (rc == 1) {
+		s->signals = before;
+		return rc;
+	}
+	if (!rc) {
+		supervisor_signals.worker = s->worker;
+		if (supervisor_signals.end)
+			(void)kill(s->worker, supervisor_signals.end);
+	}
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+/* A process beside the worker. It ends with the supervisor. */
+static _Noreturn void be_beside(struct supervisor *s, const struct supervisor_beside *b)
+{
+	(void)prctl(PR_SET_NAME, b->title);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	supervisor_ignore_signals();
+	if (s->standard >= 0)
+		(void)close(s->standard);
+	supervisor_let_go_of_output();
+	close_beside(s, b);
+	capture_free(s->live);
+	if (s->socket >= 0)
+		(void)close(s->socket);
+	for (size_t i = 0; i < KEEPERS; i++)
+		channels_free(s->keepers[i].channels);
+	_exit(b->run(s->given->ctx) ? 1 : 0);
+}
+
+/* Start a process beside the worker, and start it again, not too often, when it died. */
+static void keep_one_beside(struct supervisor *s, const struct supervisor_beside *b,
+			    struct beside *now)
+{
+	const struct supervisor_service *service = b->asks ? s->given->service : NULL;
+	int status;
+
+	if (now->pid > 0) {
+		if (waitpid(now->pid, &status, WNOHANG) != now->pid)
+			return;
+		now->pid = 0;
+		log_warning("the process that %s ended%s%s, and is begun again", b->what,
+			    WIFSIGNALED(status) ? " by SIG" : "",
+			    WIFSIGNALED(status) ? supervisor_signal_name(WTERMSIG(status)) : "");
+	}
+	if (now->began_ns && now_ns() - now->began_ns < BESIDE_AGAIN_NS)
+		return;
+	now->began_ns = now_ns();
+	if (service && service->fork)
+		service->fork(service->asked, false);
+	if (fork_role(&now->pid) == 1)
+		be_beside(s, b);
+	if (service && service->fork)
+		service->fork(service->asked, true);
+}
+
+void supervisor_keep_beside(struct supervisor *s)
+{
+	for (size_t i = 0; i < SUPERVISOR_BESIDE; i++)
+		if (s->given->beside[i].run)
+			keep_one_beside(s, &s->given->beside[i], &s->beside[i]);
+}
+
+/* End the processes beside the worker. They may still hold what they read. */
+void supervisor_end_beside(struct supervisor *s)
+{
+	for (size_t i = 0; i < SUPERVISOR_BESIDE; i++)
+		if (s->beside[i].pid > 0 && !kill(s->beside[i].pid, SIGKILL))
+			(void)waitpid(s->beside[i].pid, NULL, 0);
+}
+
+/* End what was begun for requests. */
+void supervisor_end_asked_for(const struct supervisor *s)
+{
+	const struct supervisor_service *service = s->given->service;
+
+	if (service && service->fork)
+		service->end(service->asked);
+}
+
+/* Start the capture process, before there are others. */
+int supervisor_start_capture(struct supervisor *s)
+{
+	int rc = s->given->live ? capture_new(s->given->live, &s->live) : 0;
+
+	if (!rc && s->live)
+		rc = supervisor_cost_init(s);
+	if (!rc && s->live) {
+		rc = fork_role(&s->capture);
+		if (rc == 1)
+			be_capture(s);
+		capture_keep(s->live);
+	}
+	return rc;
+}
+
+/*
+ * Fork an opener and a worker. Return 1 in the worker, 0 in the supervisor, or a negative code. The
+ * opener comes first: the capture process must know both (capture_use).
+ */
+int supervisor_fork_roles(struct supervisor *s)
+{
+	struct channels *channels = NULL;
+	int ends[2] = { -1, -1 };
+	int rc = channels_new(s->given->live ? LIVE_CHANNELS : CHANNELS, &channels);
+
+	if (!rc)
+		rc = fork_role(&s->opener);
+	if (rc == 1)
+		be_opener(s, channels);
+	if (!rc && !s->given->no_store)
+		rc = channels_new(1, &s->keepers[STORE].channels);
+	if (!rc && s->given->history)
+		rc = channels_new(1, &s->keepers[HISTORY].channels);
+	if (!rc && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		rc = -errno;
+	if (!rc)
+		rc = fork_worker(s);
+	if (rc == 1) {
+		be_worker(s, channels, ends);
+		return 1;
+	}
+	channels_free(channels);
+	supervisor_cost_of(s->live);
+	if (ends[0] >= 0)
+		(void)close(ends[0]);
+	s->socket = ends[1];
+	if (rc && s->opener > 0)
+		(void)kill(s->opener, SIGKILL);
+	return rc;
+}
+
+/* Start a keeper, which answers the worker from now on. If that fails, the worker is told. */
+void supervisor_start_keeper(struct supervisor *s, size_t which)
+{
+	if (fork_role(&s->keepers[which].pid) == 1)
+		be_keeper(s, which);
+	channels_free(s->keepers[which].channels);
+	s->keepers[which].channels = NULL;
+}
+
+/* Wait for a process that is about to end, but not for ever. Return whether it ended. */
+bool supervisor_wait_for(pid_t pid, int most_ms)
+{
+	struct timespec pause = { .tv_nsec = 50000 };
+	uint64_t until = now_ns() + (uint64_t)most_ms * 1000000;
+
+	while (!waitpid(pid, NULL, WNOHANG)) {
+		if (now_ns() > until)
+			return false;
+		(void)nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 2000000)
+			pause.tv_nsec *= 2;
+	}
+	return true;
+}
+
+/*
+ * End the capture process, by closing the last ends of what it serves, and wait for it: it detaches
+ * its programs. It opens files that others may serve, so do not wait for ever.
+ */
+void supervisor_end_capture(struct supervisor *s)
+{
+	supervisor_cost_of(NULL);
+	capture_free(s->live);
+	s->live = NULL;
+	if (s->capture > 0 && !supervisor_wait_for(s->capture, CAPTURE_END_MS))
+		(void)kill(s->capture, SIGKILL);
+}
