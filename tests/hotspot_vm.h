@@ -81,7 +81,7 @@ static const struct version versions[] = {
 };
 static const struct version *v;
 static uint64_t exports[HOTSPOT_EXPORTS];
-static uint64_t entries, segmap;
+static uint64_t entries, segmap, code_heap;
 
 static void field(const char *type, const char *name, const char *of, uint64_t off, uint64_t addr)
 {
@@ -256,9 +256,9 @@ static void begin(const struct version *version)
 	heaps = take(8);
 	array = take(16);
 	data = take(8);
-	heap = take(512);
-	segmap = take(SPAN / 128);
-	memset(vm.bytes + (segmap - BASE), 0xff, SPAN / 128);
+	heap = code_heap = take(512);
+	segmap = take(SPAN / 16); /* enough for the smallest segments */
+	memset(vm.bytes + (segmap - BASE), 0xff, SPAN / 16);
 	put(heaps, array, 8);
 	put(array, 1, 4);
 	put(array + 8, data, 8);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORK_MAX 16384u /* steps, about 100 µs, until it is asked whether there is time */
+#define WORK_MAX 65536u /* steps, some 100 µs, until it is asked whether there is time */
 #define GET_WORK 16	/* steps that reading from a cached page takes */
 
 void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx)

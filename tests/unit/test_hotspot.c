@@ -532,7 +532,8 @@ static void test_long_ways_ask_for_time(const struct version *version)
 	struct uw_dynamic *d = NULL;
 
 	put_machine(version);
-	memset(vm.bytes + (segmap + 1 - BASE), 1, SPAN / 128 - 1);
+	put(code_heap + v->log2, 4, 4);
+	memset(vm.bytes + (segmap + 1 - BASE), 1, SPAN / 16 - 1);
 	CHECK(hotspot_new(exports, &h) == 0, "new");
 	(void)hotspot_read(h, read_vm, NULL, false, false, &d);
 	for (unsigned int i = 0; i < WORDS; i++)
