@@ -117,7 +117,7 @@ for name in re.findall(r'\{ "([\w-]+)", offsetof\(struct history_limits', text):
 exports = open('agent/cmd/exports.c', encoding='utf8').read()
 exports = exports[exports.index('int exports_take('):exports.index('int exports_add(')]
 for name in re.findall(r'!strcmp\(name, "([\w-]+)"', exports):
-    print('[export %s] %s' % ({'debuginfo': 'parca', 'interval': 'clickhouse'}.get(name, 'otlp'), name))
+    print('[export %s] %s' % ({'debuginfo': 'parca', 'interval': 'clickhouse', 'names': 'clickhouse'}.get(name, 'otlp'), name))
 print('[export pyroscope] url\n[export parca] url\n[export clickhouse] url')
 listed = re.search(r'names\[\] = \{(.*?)\}', text, re.S)[1]
 for name in re.findall(r'"([\w-]+)"', listed):
