@@ -107,7 +107,7 @@ sort -u "$dir/names" >"$dir/have"
 # What the program takes: the words that it compares names with.
 python3 - >"$dir/want" <<'P'
 import re
-text = open('agent/cmd/daemon.c', encoding='utf8').read()
+text = open('agent/cmd/daemon/daemon_config.c', encoding='utf8').read()
 takes = text[text.index('static int take_setting('):]
 for section, names in [('server', r'server && !strcmp\(name, "([\w-]+)"'), ('store', r'"store"\) && !strcmp\(name, "([\w-]+)"'), ('labels', r'"labels"\) && !strcmp\(name, "([\w-]+)"')]:
     for name in re.findall(names, takes):
@@ -123,7 +123,7 @@ listed = re.search(r'names\[\] = \{(.*?)\}', text, re.S)[1]
 for name in re.findall(r'"([\w-]+)"', listed):
     print('[record] ' + name)
 P
-[ "$(wc -l <"$dir/want")" -gt 20 ] || fail "the settings in daemon.c: $(cat "$dir/want")"
+[ "$(wc -l <"$dir/want")" -gt 20 ] || fail "the settings in daemon_config.c: $(cat "$dir/want")"
 diff <(sort "$dir/want") "$dir/have" || fail "deploy/offwind.conf does not have the settings of the daemon"
 
 echo "== the manual page"
