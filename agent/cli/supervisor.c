@@ -145,8 +145,14 @@ static int reap(struct supervisor *s)
 	/* The keepers do what they were asked for last, and end. */
 	for (size_t i = 0; i < KEEPERS; i++) {
 		channels_free(s->keepers[i].channels);
-		if (s->keepers[i].pid > 0)
-			(void)supervisor_wait_for(s->keepers[i].pid, KEEPER_END_MS);
+		if (s->keepers[i].pid > 0 &&
+		    !supervisor_wait_for(s->keepers[i].pid, KEEPER_END_MS)) {
+			/* It may be stopped, with locks of the database that the next one needs. */
+			log_warning("the process that writes the %s does not end, and is killed",
+				    i == STORE ? "store" : "history");
+			(void)kill(s->keepers[i].pid, SIGKILL);
+			(void)supervisor_wait_for(s->keepers[i].pid, OPENER_END_MS);
+		}
 		s->keepers[i] = (struct keeper){ .pid = 0 };
 	}
 	/* An opener that waits for a file server may not end, even when it is killed. */

@@ -207,6 +207,24 @@ grep -q "$dir/other.db: cannot .*; unwind tables stay in memory" "$dir/err" || f
 "$offwind" report -n 0 "$dir/y.pb.gz" | grep -q 'libhot.so *hot\|hot.*libhot.so' || fail "the recording: $(cat "$dir/err")"
 [ "$(sqlite3 "$dir/other.db" 'PRAGMA integrity_check')" = ok ] || fail "the store is damaged"
 
+# A store process that was stopped does not outlive its worker, with the locks that it has.
+"$offwind" record -a -d 300 -o "$dir/y.pb.gz" --db "$dir/third.db" 2>"$dir/err" & supervisor=$!
+has_store() { # it is confined, too; sets store
+	for store in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
+		has_name "$store" offwind-store && grep -q '^Seccomp:.2' "/proc/$store/status" 2>/dev/null && return
+	done
+	false
+}
+until_or_dead $supervisor has_store || fail "no store process"
+kill -STOP "$store"
+for pid in $(cat "/proc/$supervisor/task/$supervisor/children"); do has_name "$pid" offwind-worker && kill -SEGV "$pid"; done
+has_gone() { ! runs "$store"; }
+until_or_dead $supervisor has_gone || fail "the store process is left"
+until_or_dead $supervisor grep -q "recording goes on" "$dir/err" || fail "a stopped store: $(cat "$dir/err")"
+kill -INT $supervisor
+wait $supervisor || fail "a stopped store: exit $?: $(cat "$dir/err")"
+grep -q "the process that writes the store does not end, and is killed" "$dir/err" || fail "a stopped store: $(cat "$dir/err")"
+
 # ---- a recording's worker that dies, or does not go on --------------------------------------------------
 
 # This one waits for half a minute: look at it last. Its worker stops while it reads a file.
