@@ -64,6 +64,11 @@ struct supervisor_service {
 	void (*end)(void *asked);
 	const int *poll;
 	void *asked;
+	/*
+	 * The descriptor of a lock, which capture process and opener close: they may wait for a file server
+	 * after SIGKILL, too, and who comes next would wait for them. -1: none.
+	 */
+	int lock;
 };
 
 struct supervision {

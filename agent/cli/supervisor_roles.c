@@ -64,6 +64,13 @@ static void be_helper(const struct supervisor *s, const char *name)
 	close_beside(s, NULL);
 }
 
+/* Close the lock of a service, in a process that it may not be able to end. */
+static void leave_lock(const struct supervisor *s)
+{
+	if (s->given->service && s->given->service->lock >= 0)
+		(void)close(s->given->service->lock);
+}
+
 /* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
 static _Noreturn void be_opener(struct supervisor *s, struct channels *channels)
 {
@@ -72,6 +79,7 @@ static _Noreturn void be_opener(struct supervisor *s, struct channels *channels)
 				      CAP_SETUID,     CAP_SETGID,	   CAP_SYSLOG };
 
 	be_helper(s, "offwind-opener");
+	leave_lock(s);
 	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
 	capture_free(s->live);
 	request_serve(channels);
@@ -92,6 +100,7 @@ static _Noreturn void be_capture(struct supervisor *s)
 	int err;
 
 	be_helper(s, "offwind-capture");
+	leave_lock(s);
 	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
 	if (s->given->realtime)
 		(void)priority_realtime(s->given->realtime);

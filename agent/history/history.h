@@ -38,7 +38,7 @@ void history_close(struct history *history); /* NULL is fine */
 int history_write_nothing(const char *path, const char *store);
 /*
  * Lock a history for a daemon, by an empty file beside it: PATH-lock. Wait for another one's end, but not
- * longer than wait_ms. The lock ends when all copies of the descriptor *out are closed. Those who do not lock are not
+ * longer than wait_ms. The lock ends when all copies of the descriptor *out are closed, in processes that were forked, too. Those who do not lock are not
  * kept out. Errors are reported; -EBUSY: another process has the lock.
  */
 int history_lock(const char *path, unsigned int wait_ms, int *out);

@@ -142,6 +142,10 @@ grep -q '^hostile: .*: succeeded: ' "$dir/log" && fail "the daemon: $(grep hosti
 for role in server sender; do
 	writes "$(child $role)" | grep -vE '^(/dev/null|.*/log|.*-history\.db-sent)$' && fail "the $role can write that"
 done
+# Who may hang even after SIGKILL does not keep the history from the next daemon.
+for role in opener capture; do
+	ls -l "/proc/$(child $role)/fd" | grep -e '-history.db-lock$' && fail "the $role keeps the lock"
+done
 kill $daemon
 wait $daemon || fail "the daemon: exit $?: $(cat "$dir/log")"
 kill $receiver

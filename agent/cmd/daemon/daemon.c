@@ -119,8 +119,9 @@ int daemon_run(struct daemon_options *o, int argc, char **argv)
 	struct server server = { .check = o->check };
 	struct sender sender = { .n_targets = 0 };
 	char *db = NULL, *history = NULL;
-	int rc = CMD_FAILED, err = db_path(o->db.text, &db), lock = -1;
+	int rc = CMD_FAILED, err = db_path(o->db.text, &db);
 
+	o->lock = -1;
 	if (!err && !(history = history_path(db)))
 		err = -ENOMEM;
 	if (err)
@@ -161,7 +162,7 @@ int daemon_run(struct daemon_options *o, int argc, char **argv)
 		if (!err)
 			err = daemon_make_store(db);
 		if (!err)
-			err = history_lock(history, LOCK_MS, &lock);
+			err = history_lock(history, LOCK_MS, &o->lock);
 		if (!err)
 			err = daemon_set_limits(o, history, false);
 		server_inherit(&server);
@@ -171,8 +172,8 @@ int daemon_run(struct daemon_options *o, int argc, char **argv)
 		if (!err)
 			rc = daemon_serve_and_record(o, &record, &server, argc, argv);
 		server_close(&server, false);
-		if (lock >= 0)
-			(void)close(lock);
+		if (o->lock >= 0)
+			(void)close(o->lock);
 	}
 	record_options_fini(&record);
 	sender_fini(&sender);

@@ -37,6 +37,7 @@ struct daemon_options {
 	/* Words for offwind record: what is recorded, and how. Owned. */
 	char *words[DAEMON_WORDS];
 	size_t n_words;
+	int lock; /* of the history, once it records */
 	struct history_limits limits;
 	char *parsed[DAEMON_WORDS]; /* copies of the words, which parse_record divides; owned */
 };

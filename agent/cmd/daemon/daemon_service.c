@@ -285,7 +285,8 @@ int daemon_serve_and_record(struct daemon_options *o, struct record_options *rec
 						  .act = act_on_demand,
 						  .end = end_on_demand,
 						  .poll = &service.on_demand.poll,
-						  .asked = &service.on_demand };
+						  .asked = &service.on_demand,
+						  .lock = o->lock };
 
 	for (int i = 0; i < server->n_sockets; i++)
 		log_info("serving at %s%s%s",
