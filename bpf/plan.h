@@ -29,50 +29,95 @@ __u32 plans_in_use = 0;
 /* Bytes that a plan may append; the agent sets this. At most PLAN_BYTES_MAX. */
 const volatile __u32 slice_bytes = PLAN_BYTES_MAX;
 
+/* Operations for which the maps are looked up once, on newer kernels. */
+#define STEPS_EACH 8u
+
 /* The most bytes before the slices, behind the record's head: see append. */
 #define BEFORE_SLICES                                                     \
 	(STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) + \
 	 sizeof(struct capture_alloc))
 
 /*
- * Append size bytes from addr on. Return false if that is not possible. What is needed after the read is in
- * the scratch buffer and not on this program's stack: before 6.8 or so, the stacks of a program and of the
- * functions that it calls may have 512 bytes together, of which a capturing program has most.
+ * Copy size bytes at addr by way of a window. It copies PLAN_NEAR_MAX bytes, because that is
+ * faster than a loop; what is too much is overwritten later, or not sent.
  */
-static __always_inline bool plan_copy(volatile struct capture_front *front, __u64 addr, __u32 size)
+static __always_inline bool plan_copy_near(volatile struct capture_front *front, __u64 addr,
+					   __u32 size, __u64 *to, __u8 near)
+{
+	volatile struct plan_window *w = &front->run.windows[near & 1];
+	const __u64 *from;
+	__u64 off;
+
+	barrier_var(w); /* as for op in plan_step */
+	off = addr - w->addr;
+	if (off > PLAN_PAGE || off + size > w->size) {
+		__u64 begin = addr, n = addr + size;
+
+		if (near == PLAN_ABOVE)
+			n = (n + PLAN_PAGE - 1) & -(__u64)PLAN_PAGE;
+		else
+			begin &= -(__u64)PLAN_PAGE;
+		n -= begin;
+		w->addr = begin;
+		w->size = n;
+		off = addr - begin;
+		barrier_var(n);
+		if (n > sizeof(w->bytes) ||
+		    bpf_probe_read_user((void *)w->bytes, n, (void *)begin)) {
+			w->size = 0;
+			return false;
+		}
+	}
+	barrier_var(off);
+	if (off > PLAN_PAGE)
+		return false;
+	from = (const __u64 *)(w->bytes + off);
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < PLAN_NEAR_MAX / 8; i++)
+		to[i] = from[i];
+	return true;
+}
+
+/*
+ * Append what an operation says: size bytes from addr on, or the word r[src] for PLAN_PUT. Return false if that
+ * is not possible. What is needed after the read is in the scratch buffer and not on this program's stack: before
+ * 6.8 or so, the stacks of a program and of the functions that it calls may have 512 bytes together, of which a
+ * capturing program has most.
+ */
+static __always_inline bool plan_append(volatile struct capture_front *front,
+					const struct plan_op *op, __u64 addr, __u32 size)
 {
 	volatile struct plan_run *run = &front->run;
 	__u8 *bytes = (__u8 *)(front + 1);
 	__u32 at = run->at;
 
+	if (op->what == PLAN_PUT) {
+		addr = op->imm;
+		size = 8;
+	}
 	if (at - run->begin + size + 8 > slice_bytes) {
 		run->end = PLAN_ROOM;
 		return false;
 	}
+	run->size = size;
+	run->end = PLAN_FAULT; /* unless all of it can be read */
 	barrier_var(at);
 	barrier_var(size);
 	if (at > BEFORE_SLICES + PLAN_BYTES_MAX || size > PLAN_PIECE_MAX)
 		return false;
 	*(__u64 *)(bytes + at) =
 		(addr & ((1ull << PLAN_ADDR_BITS) - 1)) | (__u64)(size / 8) << PLAN_ADDR_BITS;
-	run->size = size;
-	if (bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
-		run->end = PLAN_FAULT;
+	if (op->what == PLAN_PUT) {
+		*(__u64 *)(bytes + at + 8) = run->r[op->src & (PLAN_REGS - 1)];
+	} else if (op->near && size <= PLAN_NEAR_MAX) {
+		if (!plan_copy_near(front, addr, size, (__u64 *)(bytes + at + 8), op->near))
+			return false;
+	} else if (bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
 		return false;
 	}
 	run->at = run->at + 8 + run->size;
+	run->end = PLAN_STEPS;
 	return true;
-}
-
-/* Return word number i of the bytes that were appended last. */
-static __always_inline __u64 plan_word(volatile struct capture_front *front, __u32 i)
-{
-	__u32 off = front->run.at - front->run.size + i * 8;
-
-	barrier_var(off);
-	if (off > BEFORE_SLICES + PLAN_BYTES_MAX + PLAN_PIECE_MAX)
-		return 0;
-	return *(__u64 *)((__u8 *)(front + 1) + off);
 }
 
 /* An operation has failed: go on where it says. Return 1 if the plan has ended, else 0. */
@@ -85,33 +130,40 @@ static __always_inline long plan_failed(volatile struct plan_run *run, const str
 	return 0;
 }
 
-/* Run one operation. Return 1 if the plan has ended, else 0. */
-static __always_inline long plan_step(__u32 *place)
+/* Return whether an operation of this run asked for the value before, and note it. */
+static __always_inline bool plan_saw(volatile struct plan_run *run, __u64 value)
 {
-	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, place);
-	volatile struct plan_run *run;
+	__u32 i = value * 0x61c88647 >> 32 & (PLAN_SEEN_MAX - 1);
+	bool saw = run->seen[i].value == value && run->seen[i].number == run->number;
+
+	run->seen[i].value = value;
+	run->seen[i].number = run->number;
+	return saw;
+}
+
+/* Run one operation. Return 1 if the plan has ended, else 0. */
+static __always_inline long plan_step(volatile struct capture_front *front, struct plan *plan)
+{
+	volatile struct plan_run *run = &front->run;
 	__u64 addr, word, other;
 	__u32 at, size;
+	const __u64 *words;
 	struct plan_op *op;
-	struct plan *plan;
 	bool jump;
 
-	if (!front)
-		return 1;
-	run = &front->run;
-	plan = bpf_map_lookup_elem(&plans, (void *)&run->plan);
-	if (!plan)
-		return 1;
 	op = &plan->ops[run->next & (PLAN_OPS_MAX - 1)];
+	/* Older verifiers would not know the bounds of its offset any more, if that was on the stack meanwhile. */
+	barrier_var(op);
 	addr = run->r[op->src & (PLAN_REGS - 1)] + op->imm;
 	size = op->size & 0xfff8;
+	other = run->r[op->other & (PLAN_REGS - 1)];
 	switch (op->what) {
 	case PLAN_STOP:
 		run->end = PLAN_DONE;
 		return 1;
 	case PLAN_ADD:
 		if (op->size < 64)
-			addr += run->r[op->other & (PLAN_REGS - 1)] << op->size;
+			addr += other << op->size;
 		run->r[op->dst & (PLAN_REGS - 1)] = addr;
 		break;
 	case PLAN_AND:
@@ -131,64 +183,83 @@ static __always_inline long plan_step(__u32 *place)
 			return plan_failed(run, op);
 		}
 		break;
-	case PLAN_COPY:
-		if (!plan_copy(front, addr, size))
-			return plan_failed(run, op);
-		run->r[op->dst & (PLAN_REGS - 1)] = plan_word(front, op->at);
-		run->r[op->dst2 & (PLAN_REGS - 1)] = plan_word(front, op->at2);
-		break;
 	case PLAN_RANGE:
-		other = run->r[op->other & (PLAN_REGS - 1)];
-		run->size = 0;
-		if (addr < other && other - addr < size)
+		if (addr >= other)
+			size = 0;
+		else if (other - addr < size)
 			size = (other - addr) & 0xfff8;
-		if (addr < other && size && !plan_copy(front, addr, size))
-			return plan_failed(run, op);
-		/* What is less than a word is left out. */
-		addr = run->r[op->src & (PLAN_REGS - 1)] + op->imm + run->size;
-		other = run->r[op->other & (PLAN_REGS - 1)];
-		run->r[op->dst & (PLAN_REGS - 1)] = addr < other && run->size ? addr : other;
-		break;
-	case PLAN_PUT:
-		/* The word is in no user memory: append it by hand. */
-		at = run->at;
-		if (at - run->begin + 16 > slice_bytes) {
-			run->end = PLAN_ROOM;
-			return 1;
+		if (!size) { /* what is less than a word is left out */
+			run->r[op->dst & (PLAN_REGS - 1)] = other;
+			break;
 		}
-		barrier_var(at);
-		if (at > BEFORE_SLICES + PLAN_BYTES_MAX)
-			return 1;
-		*(__u64 *)((__u8 *)(front + 1) + at) =
-			((__u64)op->imm & 0xfff) | 1ull << PLAN_ADDR_BITS;
-		*(__u64 *)((__u8 *)(front + 1) + at + 8) = addr - op->imm;
-		run->at = at + 16;
+		/* fallthrough */
+	case PLAN_COPY:
+	case PLAN_PUT:
+		if (!plan_append(front, op, addr, size))
+			return plan_failed(run, op);
+		if (op->what == PLAN_RANGE) {
+			run->r[op->dst & (PLAN_REGS - 1)] =
+				run->r[op->src & (PLAN_REGS - 1)] + op->imm + run->size;
+		} else if (op->what == PLAN_COPY) {
+			at = run->at - run->size; /* 256 words can be read there */
+			barrier_var(at);
+			if (at > BEFORE_SLICES + PLAN_BYTES_MAX)
+				return 1;
+			words = (const __u64 *)((__u8 *)(front + 1) + at);
+			run->r[op->dst & (PLAN_REGS - 1)] = words[op->at];
+			run->r[op->dst2 & (PLAN_REGS - 1)] = words[op->at2];
+		}
 		break;
 	default:
 		run->end = PLAN_BAD;
 		return 1;
 	}
+	/* Of each pair in enum plan_when, the second is the opposite of the first. */
 	word = run->r[op->reg & (PLAN_REGS - 1)];
-	other = run->r[op->other & (PLAN_REGS - 1)];
-	jump = op->when == PLAN_ALWAYS || (op->when == PLAN_ZERO && !word) ||
-	       (op->when == PLAN_NONZERO && word) || (op->when == PLAN_EQUAL && word == other) ||
-	       (op->when == PLAN_DIFFER && word != other);
+	if ((op->when & 6) == PLAN_EQUAL)
+		word -= run->r[op->other & (PLAN_REGS - 1)];
+	jump = op->when & 1;
+	if (op->when > PLAN_ALWAYS)
+		jump ^= !word;
+	if (op->when == PLAN_SEEN && word)
+		jump = plan_saw(run, word);
 	run->next = jump ? op->jump : run->next + 1;
+	return 0;
+}
+
+/* Run each operations, for which the maps are looked up once. Return 1 if the plan has ended, else 0. */
+static __always_inline long plan_some(__u32 *place, __u64 each)
+{
+	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, place);
+	struct plan *plan;
+
+	if (!front)
+		return 1;
+	plan = bpf_map_lookup_elem(&plans, (void *)&front->run.plan);
+	if (!plan)
+		return 1;
+#pragma clang loop unroll(disable)
+	for (__u64 i = 0; i < each; i++)
+		if (plan_step(front, plan))
+			return 1;
 	return 0;
 }
 
 /* Callback of bpf_loop. */
 static long plan_next(__u32 i, __u32 *place)
 {
-	return plan_step(place);
+	return plan_some(place, STEPS_EACH);
 }
 
-/* As copy_pages_fallback does, run the plan without bpf_loop. */
+/*
+ * As copy_pages_fallback does, run the plan without bpf_loop. A loop in the loop would be too much for older verifiers.
+ * They follow a count on the stack only if it has eight bytes.
+ */
 __attribute__((noinline)) int plan_steps_fallback(__u32 place)
 {
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < PLAN_STEPS_MAX; i++)
-		if (plan_step(&place))
+	for (__u64 i = 0; i < PLAN_STEPS_MAX; i++)
+		if (plan_some(&place, 1))
 			break;
 	return 0;
 }
@@ -219,11 +290,13 @@ static __always_inline __u64 append_slices(struct capture_front *front, __u32 pl
 	run->plan = task->plan;
 	run->next = 0;
 	run->begin = run->at = size;
+	run->windows[0].size = run->windows[1].size = 0;
+	run->number++;
 	run->end = PLAN_STEPS; /* unless a step says otherwise */
 	if (fallback)
 		plan_steps_fallback(place);
 	else
-		bpf_loop(PLAN_STEPS_MAX, plan_next, &place, 0);
+		bpf_loop(PLAN_STEPS_MAX / STEPS_EACH, plan_next, &place, 0);
 	head->slices_len = run->at - run->begin;
 	head->slices_end = run->end;
 	return run->at;

@@ -21,6 +21,9 @@
 #define PLAN_STEPS_MAX 512u
 #define PLAN_BYTES_MAX 32768u
 #define PLAN_PIECE_MAX 2040u /* bytes that one operation copies; a multiple of 8 */
+#define PLAN_NEAR_MAX  64u   /* … if it has a window */
+#define PLAN_PAGE      4096u
+#define PLAN_SEEN_MAX  64u /* a power of two */
 #define PLAN_ADDR_BITS 56u
 #define PLAN_PLANS_MAX 64u    /* plans in use at the same time */
 #define PLAN_TASKS_MAX 16384u /* processes that have one */
@@ -65,7 +68,24 @@ enum plan_when {
 	PLAN_NONZERO, /* r[reg] is not 0 */
 	PLAN_EQUAL,   /* r[reg] is r[other] */
 	PLAN_DIFFER,  /* r[reg] is not r[other] */
+	/*
+	 * r[reg] is 0, or an operation of this run with PLAN_SEEN had this value before. The BPF programs note
+	 * PLAN_SEEN_MAX values, so they may take a value for a new one, and it is copied twice.
+	 */
+	PLAN_SEEN,
 	PLAN_WHENS
+};
+
+/*
+ * A read of user memory costs as much as some thousand bytes that it reads. So where a plan is about to copy what
+ * lies on the same page, PLAN_COPY reads the page as far as it is likely to be of use, and copies from there
+ * (PLAN_NEAR_MAX bytes at most). It touches no page that it would not touch otherwise.
+ */
+enum plan_near {
+	PLAN_ALONE, /* read what is copied, and nothing else */
+	PLAN_ABOVE, /* read to the end of the page: what is copied next has higher addresses */
+	PLAN_BELOW, /* read from the beginning of the page */
+	PLAN_NEARS
 };
 
 struct plan_op {
@@ -76,7 +96,8 @@ struct plan_op {
 	__u8 when; /* enum plan_when */
 	__u8 reg, other, jump;
 	__u8 otherwise; /* the next operation if memory cannot be read or there is no room; 0: the plan ends */
-	__u8 reserved[3];
+	__u8 near; /* enum plan_near */
+	__u8 reserved[2];
 	__s64 imm;
 };
 
@@ -105,6 +126,12 @@ enum plan_end {
 	PLAN_ENDS
 };
 
+/* Memory that was read, and has not been copied yet. */
+struct plan_window {
+	__u64 addr, size;
+	__u8 bytes[PLAN_PAGE + PLAN_NEAR_MAX];
+};
+
 /* The state of a plan while it runs, in the scratch buffer. */
 struct plan_run {
 	__u64 r[PLAN_REGS];
@@ -112,11 +139,16 @@ struct plan_run {
 	__u32 begin, at;  /* offsets behind the head: of the first slice, of the next one */
 	__u32 end;	  /* enum plan_end */
 	__u32 size;	  /* bytes of the last slice */
+	__u64 number;	  /* of this run: what was noted in the runs before is of no use */
+	struct {
+		__u64 value, number;
+	} seen[PLAN_SEEN_MAX];
+	struct plan_window windows[2]; /* PLAN_BELOW, PLAN_ABOVE */
 };
 
 _Static_assert(sizeof(struct plan_op) == 24, "no padding");
 _Static_assert(sizeof(struct plan_task) == 24, "no padding");
-_Static_assert(sizeof(struct plan_run) == 88, "no padding");
+_Static_assert(sizeof(struct plan_run) == 9472, "no padding");
 _Static_assert(PLAN_PIECE_MAX / 8 < 256, "the number of words fits the head");
 _Static_assert(PLAN_BYTES_MAX < 1 << 16, "fits the record's head");
 _Static_assert(!(PLAN_OPS_MAX & (PLAN_OPS_MAX - 1)), "a power of two");

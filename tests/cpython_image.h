@@ -216,13 +216,16 @@ static inline void image_plan(struct image *m, const struct plan *plan, uint64_t
 			      uint32_t most, struct image_slices *to)
 {
 	uint64_t r[PLAN_REGS] = { [PLAN_BASE] = base, [PLAN_THREAD] = IMAGE_POINTER };
+	static uint64_t seen[PLAN_STEPS_MAX];
 	uint32_t next = 0;
+	size_t n_seen = 0;
 
 	to->n = to->used = 0;
 	to->end = PLAN_STEPS;
 	for (uint32_t i = 0; i < PLAN_STEPS_MAX; i++) {
 		const struct plan_op *op = &plan->ops[next % PLAN_OPS_MAX];
 		uint64_t addr = r[op->src] + (uint64_t)op->imm, word;
+		bool jump;
 
 		switch (op->what) {
 		case PLAN_STOP:
@@ -258,12 +261,18 @@ static inline void image_plan(struct image *m, const struct plan *plan, uint64_t
 			return;
 		}
 		to->end = PLAN_STEPS;
-		next = op->when == PLAN_ALWAYS || (op->when == PLAN_ZERO && !r[op->reg]) ||
-				       (op->when == PLAN_NONZERO && r[op->reg]) ||
-				       (op->when == PLAN_EQUAL && r[op->reg] == r[op->other]) ||
-				       (op->when == PLAN_DIFFER && r[op->reg] != r[op->other])
-			       ? op->jump
-			       : next + 1;
+		jump = op->when == PLAN_ALWAYS || (op->when == PLAN_ZERO && !r[op->reg]) ||
+		       (op->when == PLAN_NONZERO && r[op->reg]) ||
+		       (op->when == PLAN_EQUAL && r[op->reg] == r[op->other]) ||
+		       (op->when == PLAN_DIFFER && r[op->reg] != r[op->other]);
+		if (op->when == PLAN_SEEN) {
+			seen[n_seen] = r[op->reg];
+			jump = !r[op->reg];
+			for (size_t j = 0; j < n_seen; j++)
+				jump |= seen[j] == r[op->reg];
+			n_seen++;
+		}
+		next = jump ? op->jump : next + 1;
 	}
 }
 

@@ -8,6 +8,7 @@
 #include "schema/plan.h"
 #include "unwinder/unwinder.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 struct plan_model {
@@ -16,6 +17,8 @@ struct plan_model {
 	uint32_t n;
 	uint8_t bytes[PLAN_BYTES_MAX];
 	size_t used; /* with the heads of slices */
+	uint64_t seen[PLAN_STEPS_MAX];
+	size_t n_seen;
 	unsigned int steps;
 };
 
@@ -37,6 +40,16 @@ static uint64_t model_word(const struct plan_model *m, unsigned int i)
 
 	memcpy(&word, m->slices[m->n - 1].bytes + 8 * i, 8);
 	return word;
+}
+
+/* PLAN_SEEN, with room for all values. */
+static inline bool model_saw(struct plan_model *m, uint64_t value)
+{
+	for (size_t i = 0; i < m->n_seen; i++)
+		if (m->seen[i] == value)
+			return true;
+	m->seen[m->n_seen++] = value;
+	return false;
 }
 
 /* Run a plan. m is zero but for the registers that it begins with. */
@@ -66,6 +79,8 @@ static enum plan_end model_run(struct plan_model *m, const struct plan *plan, uw
 				end = PLAN_FAULT;
 			m->r[op->dst] = word;
 		} else if (op->what == PLAN_COPY) {
+			if (op->near && size > PLAN_NEAR_MAX)
+				return PLAN_BAD;
 			end = model_copy(m, read, addr, size);
 			if (end == PLAN_DONE) {
 				m->r[op->dst] = model_word(m, op->at);
@@ -81,12 +96,14 @@ static enum plan_end model_run(struct plan_model *m, const struct plan *plan, uw
 		} else if (op->what == PLAN_PUT) {
 			uint64_t word = m->r[op->src];
 
-			if (m->used + 16 > sizeof(m->bytes))
-				return PLAN_ROOM;
-			memcpy(m->bytes + m->used + 8, &word, 8);
-			m->slices[m->n++] = (struct uw_region){ (uint64_t)op->imm & 0xfff, 8,
-								m->bytes + m->used + 8 };
-			m->used += 16;
+			if (m->used + 16 > sizeof(m->bytes)) {
+				end = PLAN_ROOM;
+			} else {
+				memcpy(m->bytes + m->used + 8, &word, 8);
+				m->slices[m->n++] = (struct uw_region){ (uint64_t)op->imm, 8,
+									m->bytes + m->used + 8 };
+				m->used += 16;
+			}
 		}
 		if (end != PLAN_DONE) {
 			if (!op->otherwise)
@@ -98,7 +115,8 @@ static enum plan_end model_run(struct plan_model *m, const struct plan *plan, uw
 		jump = op->when == PLAN_ALWAYS || (op->when == PLAN_ZERO && !m->r[op->reg]) ||
 		       (op->when == PLAN_NONZERO && m->r[op->reg]) ||
 		       (op->when == PLAN_EQUAL && m->r[op->reg] == other) ||
-		       (op->when == PLAN_DIFFER && m->r[op->reg] != other);
+		       (op->when == PLAN_DIFFER && m->r[op->reg] != other) ||
+		       (op->when == PLAN_SEEN && (!m->r[op->reg] || model_saw(m, m->r[op->reg])));
 		next = jump ? op->jump : next + 1;
 	}
 	return PLAN_STEPS;

@@ -255,10 +255,14 @@ void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan 
 		op = copy(plan, PLAN_R1, least(near_code, l->f_instr),
 			  most(far_code, (uint16_t)(l->f_instr + 8)));
 	}
+	/* From 3.11 on, a thread's frames mostly lie one above the other. */
+	if (l->entry != CPYTHON_EACH)
+		op->near = PLAN_BELOW;
 	load(op, l->f_code, PLAN_R2, l->f_previous, PLAN_R1);
 	if (l->code_tags)
 		op = add(plan, PLAN_AND, PLAN_R2, -1 - (int64_t)l->code_tags, PLAN_R2);
-	jump(op, PLAN_ZERO, PLAN_R2, 0, plan->n + 1); /* a frame need not have code */
+	/* A frame need not have code, and that of a function that calls itself is copied once. */
+	jump(op, PLAN_SEEN, PLAN_R2, 0, plan->n + 1);
 	op = copy(plan, PLAN_R2, l->c_check, (uint16_t)(l->c_check + l->c_check_size - 8));
 	jump(op, PLAN_NONZERO, PLAN_R1, 0, loop);
 	op = add(plan, PLAN_ADD, PLAN_R1, 0, PLAN_R1);

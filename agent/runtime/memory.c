@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BEHIND 4 /* slices before the last one that are looked at first */
+
 struct piece {
 	uint64_t addr;
 	size_t size;
@@ -77,16 +79,20 @@ static bool copy_from(const struct uw_region *r, uint64_t addr, void *out, size_
 	return true;
 }
 
-/* Slices are in the order in which a plan copied them, and mostly read in that order. */
+/*
+ * Slices are in the order in which a plan copied them, and read in about that order. What is far before the last one
+ * is what several frames have in common, and was copied for the first of them.
+ */
 bool runtime_read(struct runtime_memory *m, uint64_t addr, void *out, size_t size)
 {
 	const struct event_sample *s = m->sample;
+	size_t start = m->last > BEHIND ? m->last - BEHIND : 0;
 
 	for (size_t i = 0; i < s->n_slices; i++) {
-		size_t at = (m->last + i) % s->n_slices;
+		size_t at = (start + i) % s->n_slices;
 
 		if (copy_from(&s->slices[at], addr, out, size)) {
-			m->last = at;
+			m->last = at > m->last ? at : m->last;
 			return true;
 		}
 	}

@@ -57,14 +57,13 @@ const struct php_layout *php_layout_of(unsigned int major, unsigned int minor)
  */
 static uint64_t owner_of(struct runtime_memory *m, const struct php_layout *l, uint64_t code)
 {
-	uint8_t head[HEAD_MAX];
 	uint64_t name, hash;
+	uint8_t type;
 
-	if (!code || !runtime_read(m, code, head, l->name + 8u))
+	if (!code || !runtime_read_u64(m, code + l->name, &name))
 		return 0;
-	name = raw_number(head + l->name, 8);
 	if (!name)
-		return head[l->type];
+		return runtime_read(m, code + l->type, &type, 1) ? type : 0;
 	return runtime_read_u64(m, name + l->string_hash, &hash) ? hash : 0;
 }
 
@@ -97,12 +96,13 @@ int php_stack(struct runtime_memory *m, const struct php_layout *l, uint64_t glo
 }
 
 /*
- * Make the plan that copies what php_stack reads: of each call the head, and of its function the name's hash. base is
- * where the file with executor_globals is.
+ * Make the plan that copies what php_stack reads: of each call the head, and of each function the name's hash, or
+ * the kind if it has no name. base is where the file with executor_globals is. Calls mostly lie one above the other.
  */
 void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struct plan *out)
 {
 	enum { CALL = PLAN_R0, FUNC = PLAN_R1, NAME = PLAN_R2, UNUSED = PLAN_R3 };
+	enum { NEXT_CALL = 1, STOP = 4, NAMELESS = 5, GO_ON = 6 };
 	const struct plan_op ops[] = {
 		{ .what = PLAN_COPY,
 		  .src = PLAN_BASE,
@@ -112,27 +112,28 @@ void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struc
 		  .dst2 = UNUSED,
 		  .when = PLAN_ZERO,
 		  .reg = CALL,
-		  .jump = 5 },
-		/* 1: a call */
+		  .jump = STOP },
+		/* NEXT_CALL */
 		{ .what = PLAN_COPY,
+		  .near = PLAN_BELOW,
 		  .src = CALL,
 		  .size = l->head,
 		  .dst = FUNC,
 		  .at = (uint8_t)(l->func / 8),
 		  .dst2 = CALL,
 		  .at2 = (uint8_t)(l->prev / 8),
-		  .when = PLAN_ZERO,
+		  .when = PLAN_SEEN,
 		  .reg = FUNC,
-		  .jump = 4 },
+		  .jump = GO_ON },
 		{ .what = PLAN_COPY,
 		  .src = FUNC,
-		  .size = (uint16_t)(l->name + 8),
+		  .imm = l->name,
+		  .size = 8,
 		  .dst = NAME,
-		  .at = (uint8_t)(l->name / 8),
 		  .dst2 = UNUSED,
 		  .when = PLAN_ZERO,
 		  .reg = NAME,
-		  .jump = 4 },
+		  .jump = NAMELESS },
 		{ .what = PLAN_COPY,
 		  .src = NAME,
 		  .imm = l->string_hash,
@@ -141,14 +142,23 @@ void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struc
 		  .dst2 = UNUSED,
 		  .when = PLAN_NONZERO,
 		  .reg = CALL,
-		  .jump = 1 },
-		/* 4: is there another one? */
+		  .jump = NEXT_CALL },
+		/* STOP */
+		{ .what = PLAN_STOP },
+		/* NAMELESS */
+		{ .what = PLAN_COPY,
+		  .src = FUNC,
+		  .imm = l->type,
+		  .size = 8,
+		  .dst = UNUSED,
+		  .dst2 = UNUSED },
+		/* GO_ON */
 		{ .what = PLAN_ADD,
 		  .dst = UNUSED,
 		  .size = 64,
 		  .when = PLAN_NONZERO,
 		  .reg = CALL,
-		  .jump = 1 },
+		  .jump = NEXT_CALL },
 		{ .what = PLAN_STOP },
 	};
 

@@ -111,6 +111,12 @@ static bool add_frame(struct runtime_memory *m, const struct ruby_layout *l, con
 	return !frame.code || raw_add(stack, &frame);
 }
 
+/* Return how many bytes of a control frame are wanted: ep is the last field of them. */
+static uint16_t cf_used(const struct ruby_layout *l)
+{
+	return (uint16_t)(l->cf_ep + 8);
+}
+
 int ruby_stack(struct runtime_memory *m, const struct ruby_layout *l, uint64_t ec,
 	       struct raw_stack *stack)
 {
@@ -129,7 +135,7 @@ int ruby_stack(struct runtime_memory *m, const struct ruby_layout *l, uint64_t e
 		return -EBADMSG;
 	/* The outermost frame is only there to begin with. */
 	for (; at < end && end - at > l->cf_size; at += l->cf_size) {
-		if (!runtime_read(m, at, cf, l->cf_size))
+		if (!runtime_read(m, at, cf, cf_used(l)))
 			return -EFAULT;
 		if (!add_frame(m, l, cf, stack))
 			return -E2BIG;
@@ -154,7 +160,7 @@ void ruby_plan(const struct ruby_layout *l, uint64_t index, uint64_t base, struc
 		EP = PLAN_R4,
 		EP2 = PLAN_R5
 	};
-	enum { PAIR = 11, STOP = 15 };
+	enum { PAIR = 11, STOP = 16 };
 	const int64_t env = ENV_METHOD, end = -(int64_t)l->cf_size;
 	const struct plan_op ops[] = {
 		{ .what = PLAN_LOAD, .src = PLAN_BASE, .imm = (int64_t)(index - base), .dst = END },
@@ -190,20 +196,32 @@ void ruby_plan(const struct ruby_layout *l, uint64_t index, uint64_t base, struc
 		  .reg = LAST,
 		  .other = FRAME,
 		  .jump = STOP },
-		/* PAIR: two frames and their environments; the second one may be the outermost frame, which is not read. */
+		/*
+		 * PAIR: two frames and their environments; the second one may be the outermost frame, which is not
+		 * read. Outer frames have higher addresses, outer environments mostly lower ones.
+		 */
 		{ .what = PLAN_COPY,
+		  .near = PLAN_ABOVE,
 		  .src = FRAME,
-		  .size = (uint16_t)(2 * l->cf_size),
+		  .size = cf_used(l),
 		  .dst = EP,
 		  .at = (uint8_t)(l->cf_ep / 8),
-		  .dst2 = EP2,
-		  .at2 = (uint8_t)((l->cf_size + l->cf_ep) / 8) },
+		  .dst2 = UNUSED },
+		{ .what = PLAN_COPY,
+		  .near = PLAN_ABOVE,
+		  .src = FRAME,
+		  .imm = l->cf_size,
+		  .size = cf_used(l),
+		  .dst = EP2,
+		  .at = (uint8_t)(l->cf_ep / 8),
+		  .dst2 = UNUSED },
 		{ .what = PLAN_ADD,
 		  .src = FRAME,
 		  .imm = 2 * (int64_t)l->cf_size,
 		  .size = 64,
 		  .dst = FRAME },
 		{ .what = PLAN_COPY,
+		  .near = PLAN_BELOW,
 		  .src = EP,
 		  .imm = env,
 		  .size = ENV_SIZE,
@@ -214,6 +232,7 @@ void ruby_plan(const struct ruby_layout *l, uint64_t index, uint64_t base, struc
 		  .other = END,
 		  .jump = STOP },
 		{ .what = PLAN_COPY,
+		  .near = PLAN_BELOW,
 		  .src = EP2,
 		  .imm = env,
 		  .size = ENV_SIZE,

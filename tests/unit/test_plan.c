@@ -1,0 +1,351 @@
+/*
+ * tests/unit/test_plan.c: tests that the BPF programs run plans as schema/plan.h says, by comparing bpf/plan.h, compiled
+ * for this machine over stubs of what the kernel gives it, with tests/plan_model.h.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/bpf.h>
+
+#include "tests/check.h"
+#include "tests/plan_model.h"
+
+/* ---- the kernel -------------------------------------------------------------------------------- */
+
+#define BPF_KERNEL_H /* in place of bpf/kernel.h */
+
+/* NOLINTBEGIN: the names are libbpf's */
+#define SEC(name)
+#define __uint(name, value)	  int(*name)[value]
+#define __type(name, value)	  __typeof__(value) *name
+#define barrier_var(var)	  __asm__ volatile("" : "+r"(var))
+#define BPF_CORE_READ(from, name) ((from)->name)
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+/* NOLINTEND */
+
+static void *bpf_map_lookup_elem(void *map, const void *key);
+static long bpf_probe_read_user(void *to, uint64_t size, const void *from);
+static long bpf_loop(uint32_t n, void *each, void *ctx, uint64_t flags);
+
+static inline uint64_t bpf_ringbuf_query(void *map, uint64_t what)
+{
+	return (uintptr_t)map & what & 0;
+}
+
+static inline long bpf_ringbuf_output(void *map, void *data, uint64_t size, uint64_t flags)
+{
+	return map || data || size || flags;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunknown-pragmas"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#ifdef __clang__ /* BPF loads and stores words at any address */
+#pragma clang attribute push(__attribute__((no_sanitize("alignment"))), apply_to = function)
+#endif
+#include "bpf/plan.h"
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+#pragma GCC diagnostic pop
+
+#define BASE  UINT64_C(0x7f0000000000)
+#define PAGES 8u
+
+static struct {
+	uint8_t bytes[PAGES * PLAN_PAGE];
+	bool absent[PAGES];
+	unsigned int reads;
+} user;
+
+static struct capture_front *buffer; /* the scratch buffer, CAPTURE_SCRATCH_SIZE bytes */
+static struct plan plan_now;
+
+static bool can_read(uint64_t addr, uint64_t size)
+{
+	if (addr < BASE || size > sizeof(user.bytes) || addr - BASE > sizeof(user.bytes) - size)
+		return false;
+	for (uint64_t i = (addr - BASE) / PLAN_PAGE; i * PLAN_PAGE < addr - BASE + size; i++)
+		if (user.absent[i])
+			return false;
+	return true;
+}
+
+static long bpf_probe_read_user(void *to, uint64_t size, const void *from)
+{
+	uint64_t addr = (uintptr_t)from;
+
+	user.reads++;
+	if (!can_read(addr, size)) {
+		memset(to, 0, size);
+		return -EFAULT;
+	}
+	memcpy(to, user.bytes + (addr - BASE), size);
+	return 0;
+}
+
+static int read_user(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	(void)ctx;
+	if (!can_read(addr, size))
+		return -EFAULT;
+	memcpy(out, user.bytes + (addr - BASE), size);
+	return 0;
+}
+
+static void *bpf_map_lookup_elem(void *map, const void *key)
+{
+	static struct plan_task task = { .base = BASE };
+
+	(void)key;
+	return map == &scratch ? (void *)buffer : map == &plans ? (void *)&plan_now : (void *)&task;
+}
+
+static long bpf_loop(uint32_t n, void *each, void *ctx, uint64_t flags)
+{
+	long (*step)(uint32_t, uint32_t *) = (long (*)(uint32_t, uint32_t *))each;
+	uint32_t i = 0;
+
+	while (i < n && !step(i, ctx))
+		i++;
+	return i + (long)flags;
+}
+
+/* ---- both ways --------------------------------------------------------------------------------- */
+
+#define BEFORE 2048u /* bytes of the record before the slices */
+
+static struct plan_model model;
+static enum plan_end model_end;
+
+/* Run the plan in both ways, in the fallback's too; return whether they copy the same. */
+static bool same(bool fallback)
+{
+	const uint8_t *bytes = (const uint8_t *)(buffer + 1) + BEFORE;
+	uint64_t size, at = 0;
+
+	buffer->head.flags = CAPTURE_HAS_USER;
+	buffer->run.r[PLAN_THREAD] = BASE + 64;
+	user.reads = 0;
+	size = append_slices(buffer, 0, BEFORE, fallback) - BEFORE;
+	model = (struct plan_model){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = BASE + 64 };
+	model_end = model_run(&model, &plan_now, read_user);
+	if (buffer->head.slices_len != size || buffer->head.slices_end != model_end)
+		return false;
+	for (uint32_t i = 0; i < model.n; i++) {
+		const struct uw_region *slice = &model.slices[i];
+		uint64_t head = slice->addr | (uint64_t)slice->size / 8 << PLAN_ADDR_BITS;
+
+		if (size - at < 8 + slice->size || memcmp(bytes + at, &head, 8) != 0 ||
+		    memcmp(bytes + at + 8, slice->bytes, slice->size) != 0)
+			return false;
+		at += 8 + slice->size;
+	}
+	return at == size;
+}
+
+static void clear(void)
+{
+	memset(&user, 0, sizeof(user));
+	memset(&plan_now, 0, sizeof(plan_now));
+	plans_in_use = 1;
+}
+
+static void put_word(uint64_t addr, uint64_t word)
+{
+	memcpy(user.bytes + (addr - BASE), &word, 8);
+}
+
+/* A chain of n frames of 16 bytes each, all so many bytes from the one before: caller and code. */
+static void put_chain(uint64_t addr, int64_t step, unsigned int n, unsigned int n_codes)
+{
+	clear();
+	for (unsigned int i = 0; i < n; i++, addr += (uint64_t)step) {
+		put_word(addr, i + 1 < n ? addr + (uint64_t)step : 0);
+		put_word(addr + 8, BASE + 7 * PLAN_PAGE + 16 * (i % n_codes));
+	}
+}
+
+static void plan_chain(uint64_t addr, enum plan_near near)
+{
+	const struct plan_op ops[] = {
+		{ .what = PLAN_ADD,
+		  .src = PLAN_BASE,
+		  .imm = (int64_t)(addr - BASE),
+		  .size = 64,
+		  .dst = PLAN_R0 },
+		{ .what = PLAN_COPY,
+		  .near = (uint8_t)near,
+		  .src = PLAN_R0,
+		  .size = 16,
+		  .dst = PLAN_R0,
+		  .dst2 = PLAN_R1,
+		  .at2 = 1,
+		  .when = PLAN_SEEN,
+		  .reg = PLAN_R1,
+		  .jump = 3 },
+		{ .what = PLAN_COPY, .src = PLAN_R1, .size = 8, .dst = PLAN_R2, .dst2 = PLAN_R2 },
+		{ .what = PLAN_ADD,
+		  .size = 64,
+		  .dst = PLAN_R2,
+		  .when = PLAN_NONZERO,
+		  .reg = PLAN_R0,
+		  .jump = 1 },
+		{ .what = PLAN_STOP },
+	};
+
+	plan_now.n = sizeof(ops) / sizeof(ops[0]);
+	memcpy(plan_now.ops, ops, sizeof(ops));
+}
+
+static void test_frames_beside_each_other_are_read_at_once(void)
+{
+	const uint64_t last = BASE + 3 * PLAN_PAGE - 24;
+
+	put_chain(last, -120, 60, 1);
+	plan_chain(last, PLAN_BELOW);
+	CHECK(same(false) && model_end == PLAN_DONE && model.n == 61, "60 frames and a code");
+	CHECK(user.reads <= 4, "7,200 bytes in two pages, and the code");
+	plan_chain(last, PLAN_ALONE);
+	CHECK(same(true) && user.reads == 61, "without a window");
+	put_chain(BASE + 8, 120, 60, 5);
+	plan_chain(BASE + 8, PLAN_ABOVE);
+	CHECK(same(true) && model_end == PLAN_DONE && model.n == 65 && user.reads <= 8,
+	      "towards higher addresses, and five codes");
+	plan_chain(BASE + 8, PLAN_BELOW);
+	CHECK(same(false) && user.reads == 65, "a window in the wrong direction");
+}
+
+static void test_window_touches_no_other_page(void)
+{
+	for (uint64_t off = PLAN_PAGE - 24; off <= PLAN_PAGE; off++) {
+		put_chain(BASE + PLAN_PAGE + off, -16, 4, 1);
+		user.absent[0] = user.absent[3] = true;
+		plan_chain(BASE + PLAN_PAGE + off, PLAN_BELOW);
+		CHECK(same(false) && model_end == PLAN_DONE, "to lower addresses");
+		put_chain(BASE + 2 * PLAN_PAGE - off, 16, 4, 1);
+		user.absent[0] = user.absent[3] = true;
+		plan_chain(BASE + 2 * PLAN_PAGE - off, PLAN_ABOVE);
+		CHECK(same(false) && model_end == PLAN_DONE, "to higher addresses");
+	}
+	put_chain(BASE + PLAN_PAGE + 64, -16, 9, 1);
+	user.absent[0] = true;
+	plan_chain(BASE + PLAN_PAGE + 64, PLAN_BELOW);
+	CHECK(same(false) && model_end == PLAN_FAULT && model.n == 6, "a page that is not there");
+}
+
+/* What one run has noted or read is of no use for the next. */
+static void test_runs_do_not_see_each_other(void)
+{
+	put_chain(BASE + 256, -16, 8, 8);
+	plan_chain(BASE + 256, PLAN_BELOW);
+	CHECK(same(false) && model.n == 16, "eight codes");
+	CHECK(same(false) && model.n == 16, "once more");
+	put_word(BASE + 256 + 8, BASE + 7 * PLAN_PAGE + 8);
+	put_word(BASE + 240 + 8, BASE + 7 * PLAN_PAGE + 8);
+	CHECK(same(false) && model.n == 15, "memory that has changed");
+}
+
+static void test_cycles_end(void)
+{
+	put_chain(BASE + 256, -16, 8, 1);
+	put_word(BASE + 256 - 7 * 16, BASE + 256);
+	plan_chain(BASE + 256, PLAN_BELOW);
+	CHECK(same(false) && model_end == PLAN_STEPS && same(true), "a cycle");
+}
+
+/* ---- any plan ---------------------------------------------------------------------------------- */
+
+static uint64_t state = 1;
+
+static unsigned int chance(unsigned int n)
+{
+	state = state * 6364136223846793005u + 1442695040888963407u;
+	return (unsigned int)(state >> 33) % n;
+}
+
+/* The values that PLAN_SEEN may meet are few enough to be noted all, at places of their own. */
+static uint64_t any_pointer(void)
+{
+	return BASE + 1024 * chance(8 * 4) + 8 * chance(3);
+}
+
+static void make_any(void)
+{
+	static const uint8_t whats[] = { PLAN_ADD,  PLAN_AND,  PLAN_LOAD, PLAN_COPY,  PLAN_COPY,
+					 PLAN_COPY, PLAN_COPY, PLAN_PUT,  PLAN_RANGE, PLAN_RANGE };
+
+	clear();
+	for (size_t i = 0; i < sizeof(user.bytes); i += 8)
+		put_word(BASE + i, chance(4) ? any_pointer() : chance(2) ? 0 : state);
+	for (size_t i = 0; i < PAGES; i++)
+		user.absent[i] = !chance(12);
+	plan_now.n = 4 + chance(PLAN_OPS_MAX - 4);
+	for (uint32_t i = 0; i < plan_now.n; i++) {
+		struct plan_op *op = &plan_now.ops[i];
+
+		*op = (struct plan_op){ .what = whats[chance(sizeof(whats))],
+					.src = (uint8_t)chance(PLAN_REGS),
+					.dst = (uint8_t)chance(PLAN_BASE),
+					.dst2 = (uint8_t)chance(PLAN_BASE),
+					.size = (uint16_t)(8 + 8 * chance(8)),
+					.when = (uint8_t)(i % 3 ? PLAN_NEVER : chance(PLAN_SEEN)),
+					.reg = (uint8_t)chance(PLAN_REGS),
+					.other = (uint8_t)chance(PLAN_REGS),
+					.jump = (uint8_t)chance(plan_now.n),
+					.near = (uint8_t)chance(PLAN_NEARS),
+					.imm = 8 * (int64_t)chance(600) };
+		op->at = (uint8_t)chance(op->size / 8);
+		op->at2 = (uint8_t)chance(op->size / 8);
+		if (op->what == PLAN_ADD && chance(3))
+			op->size = 64;
+		if (op->what == PLAN_AND)
+			op->imm = -8;
+		if (op->what == PLAN_PUT)
+			op->imm = 1;
+		if (op->what == PLAN_LOAD)
+			op->size = (uint16_t)chance(9);
+		if (!chance(4))
+			op->otherwise = (uint8_t)chance(plan_now.n);
+		if (op->what == PLAN_RANGE)
+			op->size = (uint16_t)(8 + 8 * chance(PLAN_PIECE_MAX / 8));
+	}
+	plan_now.ops[plan_now.n - 1] = (struct plan_op){ .what = PLAN_STOP };
+}
+
+static void test_any_plan_copies_the_same(void)
+{
+	unsigned int ends[PLAN_ENDS] = { 0 }, wrong = 0;
+
+	for (unsigned int i = 0; i < 20000; i++) {
+		make_any();
+		wrong += !same(i & 1);
+		ends[model_end]++;
+	}
+	CHECK(!wrong, "the same slices, and the same end");
+	CHECK(ends[PLAN_DONE] && ends[PLAN_FAULT] && ends[PLAN_STEPS] && ends[PLAN_ROOM],
+	      "all kinds of ends were met");
+}
+
+int main(void)
+{
+	buffer = calloc(1, CAPTURE_SCRATCH_SIZE(CAPTURE_STACK_DEFAULT));
+	if (!buffer)
+		return 1;
+	test_frames_beside_each_other_are_read_at_once();
+	test_window_touches_no_other_page();
+	test_runs_do_not_see_each_other();
+	test_cycles_end();
+	test_any_plan_copies_the_same();
+	free(buffer);
+	return check_done();
+}
