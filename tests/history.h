@@ -22,8 +22,7 @@
 struct made_sample {
 	uint64_t time_ns; /* since 1970; 0: no label with the time */
 	uint32_t pid, tid;
-	const char *comm;		/* NULL: none */
-	const char *trace_id, *span_id; /* likewise */
+	const char *comm; /* NULL: none */
 	int64_t cpu_ns;
 	uint32_t frames[8], n_frames;
 };
@@ -72,9 +71,15 @@ static inline uint32_t made_label(struct stacks *s, const char *key, const char 
 							 .number = (int64_t)number });
 }
 
+/* The labels of a trace; NULL: none. */
+struct made_trace {
+	const char *trace_id, *span_id;
+};
+
 /* Add a sample with these locations. */
-static inline void made_add_at(struct stacks *s, const struct made_sample *m,
-			       const uint32_t *locations, uint32_t n)
+static inline void made_add_traced_at(struct stacks *s, const struct made_sample *m,
+				      const struct made_trace *trace, const uint32_t *locations,
+				      uint32_t n)
 {
 	uint32_t labels[6], n_labels = 0;
 	int64_t values[2] = { 1, m->cpu_ns };
@@ -87,16 +92,23 @@ static inline void made_add_at(struct stacks *s, const struct made_sample *m,
 		labels[n_labels++] = made_label(s, "tid", NULL, m->tid);
 	if (m->comm)
 		labels[n_labels++] = made_label(s, "comm", m->comm, 0);
-	if (m->trace_id)
-		labels[n_labels++] = made_label(s, "trace_id", m->trace_id, 0);
-	if (m->span_id)
-		labels[n_labels++] = made_label(s, "span_id", m->span_id, 0);
+	if (trace->trace_id)
+		labels[n_labels++] = made_label(s, "trace_id", trace->trace_id, 0);
+	if (trace->span_id)
+		labels[n_labels++] = made_label(s, "span_id", trace->span_id, 0);
 	if (stacks_add(s, &(struct stacks_sample){ .n_locations = n, .n_labels = n_labels },
 		       locations, labels, values))
 		abort();
 }
 
-static inline void made_add(struct stacks *s, const struct made_sample *m)
+static inline void made_add_at(struct stacks *s, const struct made_sample *m,
+			       const uint32_t *locations, uint32_t n)
+{
+	made_add_traced_at(s, m, &(struct made_trace){ NULL, NULL }, locations, n);
+}
+
+static inline void made_add_traced(struct stacks *s, const struct made_sample *m,
+				   const struct made_trace *trace)
 {
 	uint32_t ids[8], module = made_module(s, "/bin/made", "abcd");
 
@@ -106,7 +118,12 @@ static inline void made_add(struct stacks *s, const struct made_sample *m)
 		(void)snprintf(name, sizeof(name), "f%u", m->frames[i]);
 		ids[i] = made_location(s, module, 0x1000 + 16 * m->frames[i], name, name);
 	}
-	made_add_at(s, m, ids, m->n_frames);
+	made_add_traced_at(s, m, trace, ids, m->n_frames);
+}
+
+static inline void made_add(struct stacks *s, const struct made_sample *m)
+{
+	made_add_traced(s, m, &(struct made_trace){ NULL, NULL });
 }
 
 /* ---- the text of a profile ------------------------------------------------------------------ */

@@ -138,7 +138,7 @@ static void test_processes_are_resources_and_types_are_profiles(void)
 /* What a thread worked for is a link, once for all samples that have it. */
 static void test_traces_are_links(void)
 {
-	static const struct made_sample samples[] = {
+	static const struct made_trace traces[] = {
 		{ .trace_id = "4bf92f3577b34da6a3ce929d0e0e4736", .span_id = "00f067aa0ba902b7" },
 		{ .trace_id = "4bf92f3577b34da6a3ce929d0e0e4736", .span_id = "00f067aa0ba902b8" },
 		{ .trace_id = "4bf92f3577b34da6a3ce929d0e0e4736", .span_id = "00f067aa0ba902b7" },
@@ -156,15 +156,14 @@ static void test_traces_are_links(void)
 	const Otlp__Dictionary *d;
 	const Otlp__Profile *p;
 
-	for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
-		struct made_sample made = samples[i];
-
-		made.pid = 1;
-		made.tid = (uint32_t)i + 1;
-		made.cpu_ns = 10;
-		made.frames[0] = made.n_frames = 1;
-		made_add(s, &made);
-	}
+	for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
+		made_add_traced(s,
+				&(struct made_sample){ .pid = 1,
+						       .tid = (uint32_t)i + 1,
+						       .cpu_ns = 10,
+						       .frames = { 1 },
+						       .n_frames = 1 },
+				&traces[i]);
 	r = encode(s, &n);
 	stacks_free(s);
 	if (!r)
