@@ -5,6 +5,7 @@ set -u
 . tests/wait.sh
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
 "$BUILD/offwind" doctor > /dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+command -v sqlite3 > /dev/null || { echo "needs sqlite3"; exit 77; }
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2> /dev/null; wait 2> /dev/null; rm -rf "$dir"' EXIT
 offwind=$(realpath "$BUILD/offwind")
@@ -51,6 +52,20 @@ program in_program $sources/work.c $sources/library.c -Wl,--export-dynamic-symbo
 program descriptor.so -fPIC -shared -mtls-dialect=gnu2 $sources/library.c
 program general.so -fPIC -shared -mtls-dialect=gnu $sources/library.c
 program initial.so -fPIC -shared -DINITIAL_EXEC $sources/library.c
+# A history has them, too, unless they are dropped.
+"$dir/in_program" > "$dir/truth" & pid=$!
+until_or_dead $pid grep -q begun "$dir/truth" || fail "the program does not begin"
+keys() { sqlite3 "$1" "SELECT DISTINCT key FROM labels, json_each(labels) WHERE key IN ('trace_id', 'span_id', 'http_route', 'region') ORDER BY key" 2> "$dir/log"; }
+has_keys() { [ "$(keys "$1" | tr '\n' ' ')" = "$2" ]; }
+for drop in '' trace_id,span_id; do
+	wanted='http_route region span_id trace_id '
+	[ -z "$drop" ] || wanted='http_route region '
+	"$offwind" record -q -p $pid -F 299 --rotate 1 ${drop:+--drop-labels "$drop"} --history "$dir/h$drop.db" 2> "$dir/log" & recorder=$!
+	until_or_dead $recorder has_keys "$dir/h$drop.db" "$wanted" || fail "the history has $(keys "$dir/h$drop.db")"
+	kill $recorder
+	wait $recorder
+done
+kill $pid
 program linked $sources/work.c -L"$dir" -l:descriptor.so -Wl,-rpath,"$dir"
 program loaded -DLOADED $sources/work.c -ldl
 
@@ -60,6 +75,9 @@ check 'in a linked library' "$dir/linked"
 for library in descriptor general initial; do
 	check "in a loaded library, $library" "$dir/loaded" "$dir/$library.so"
 done
+
+# Frames of Python and labels, by one plan: each sample that has a function's frame has its labels.
+check 'a Python program' /usr/bin/python3 $sources/work.py "$dir/descriptor.so"
 
 # Go's own linker, and the system's with C code that has thread-local variables, too.
 build_go() { # NAME OPTION…
