@@ -27,14 +27,106 @@ static int add_label(struct selection *s, const char *option, const char *key, c
 }
 
 /*
+ * The pieces that a regular expression may have when its repetitions are written out, and how deep its groups may be.
+ * regcomp writes them out: x+ is xx*, x{2,9} has nine times x, and (x{99}){99} 9,801 times.
+ */
+#define PIECES_MAX 4096
+#define GROUPS_MAX 32
+
+/* Return where a bracket expression that begins at p ends: at its last character, or at the end of the text. */
+static const char *bracket_end(const char *p)
+{
+	p += p[1] == '^' ? 2 : 1;
+	if (*p == ']')
+		p++;
+	for (; *p && *p != ']'; p++) {
+		const char kind = p[1];
+
+		if (*p != '[' || !kind || !strchr(".:=", kind)) /* [:digit:] and the like */
+			continue;
+		for (p += 2; *p && (*p != kind || p[1] != ']'); p++)
+			;
+		if (!*p++)
+			return p - 1;
+	}
+	return p;
+}
+
+/* Read a number, up to where it is too large anyway; no digits: 0. Return what is behind it. */
+static const char *take_number(const char *p, uint64_t *out)
+{
+	for (*out = 0; *p >= '0' && *p <= '9'; p++)
+		if (*out <= PIECES_MAX)
+			*out = *out * 10 + (uint64_t)(*p - '0');
+	return p;
+}
+
+/* Return how often {m,n}, which begins at *p, repeats, and move *p to its end. 0: it is no repetition. */
+static uint64_t repeated(const char **p)
+{
+	uint64_t low, high;
+	const char *at = take_number(*p + 1, &low);
+
+	high = low;
+	if (*at == ',')
+		at = take_number(at + 1, &high);
+	if (*at != '}')
+		return 0;
+	*p = at;
+	return (high > low ? high : low) + 1;
+}
+
+/* Return whether a regular expression is small when its repetitions are written out. It need not be valid. */
+static bool is_small(const char *p)
+{
+	/* Of each group that is open: its pieces without the last one, and how many that one has. */
+	uint64_t before[GROUPS_MAX + 1] = { 0 }, last[GROUPS_MAX + 1] = { 0 }, n;
+	unsigned int depth = 0;
+
+	for (; *p; p++) {
+		if (*p == '*' || *p == '?') {
+			last[depth]++;
+		} else if (*p == '+') {
+			last[depth] *= 2;
+		} else if (*p == '{' && (n = repeated(&p))) {
+			last[depth] *= n;
+		} else if (*p == ')' && depth) {
+			depth--;
+			last[depth] = before[depth + 1] + last[depth + 1] + 1; /* itself */
+		} else {
+			before[depth] += last[depth];
+			last[depth] = 1;
+			if (*p == '(' && ++depth > GROUPS_MAX)
+				return false;
+			if (*p == '(')
+				before[depth] = last[depth] = 0;
+			if (*p == '[')
+				p = bracket_end(p);
+			if (*p == '\\' && p[1])
+				p++;
+		}
+		if (before[depth] + last[depth] > PIECES_MAX)
+			return false;
+		if (!*p)
+			break;
+	}
+	return true;
+}
+
+/*
  * Compile a regular expression, to be freed with regfree. Return 0, or -EINVAL after reporting
  * what is wrong.
  */
 static int compile(const char *option, const char *text, regex_t *out)
 {
-	int err = regcomp(out, text, REG_EXTENDED | REG_NOSUB);
 	char why[128];
+	int err;
 
+	if (!is_small(text)) {
+		log_error("%s '%s': it repeats too much", option, text);
+		return -EINVAL;
+	}
+	err = regcomp(out, text, REG_EXTENDED | REG_NOSUB);
 	if (!err)
 		return 0;
 	(void)regerror(err, out, why, sizeof(why));

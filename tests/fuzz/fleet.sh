@@ -38,7 +38,7 @@ def seed(line, *replies): return line.encode() + b"\n" + b"".join(struct.pack("<
 whole = [types, batches(), there, agree, sums(), stacks, names]
 labelled = [types, batches(), sums(), stacks, names]
 seeds = [seed(f"/api/v1/{path}?from=-1h{more}", *whole) for path in ("top", "flamegraph") for more in
-         ("", "&focus=^main$&ignore=x&module=lib", "&type=samples", "&type=wall", "&comm=a,b\\,c&stop=root&host=h'1\\", "&container_id=abc,d", "&pid=4", "&focus=(")]
+         ("", "&focus=^main$&ignore=x&module=lib", "&type=samples", "&type=wall", "&comm=a,b\\,c&stop=root&host=h'1\\", "&container_id=abc,d", "&focus=^mai" + 60 * "+", "&pid=4", "&focus=(")]
 seeds += [seed(f"/api/v1/top?from=-1h{more}", *labelled) for more in ("&comm=a,b\\,c&stop=root&host=h'1\\", "&container_id=abc,d")]
 seeds += [seed("/api/v1/top?from=-1h", types, batches(), *rest, sums(), stacks, names) for rest in ((u64(0),), (there, differ), (there, b"x"))]
 seeds += [seed("/api/v1/top?from=-1h&base_from=-2h&base_to=-1h&base.host=b", *whole, *labelled),

@@ -190,6 +190,15 @@ static void test_labels_compare(struct history *h)
 
 static void test_timeline_of_a_function(struct history *h)
 {
+	/* Written out, as regcomp does it, the large ones have 2^40, 16,384 and 40,000 pieces and more. */
+	static const char *const small[] = { "work{200}", "(a+b+c+d+e+f+g+h+i+j+k+l+m+n+){2,9}",
+					     "[+{9}]{9}[[:digit:]+]*", "w\\{200}{9}|a{,}" };
+	static const char *const large[] = { "x++++++++++++++++++++++++++++++++++++++++",
+					     "x{200}{200}",
+					     "((x{1,200}){200,}|y)",
+					     "x{,200}{000000000200}",
+					     "((((((((((((()+)+)+)+)+)+)+)+)+)+)+)+)+",
+					     "((((((((((((((x+)+)+)+)+)+)+)+)+)+)+)+)+)+)" };
 	const char *all = "from=@1700000000&to=@1700000020&step=10000";
 	char url[256];
 
@@ -202,6 +211,14 @@ static void test_timeline_of_a_function(struct history *h)
 	check_has(h, url, 200, "\"series\":[\n]}", "a function that never ran");
 	(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=(", all);
 	check_has(h, url, 400, "focus: '(' is no valid condition", "no regular expression");
+	for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); i++) {
+		(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=%s", all, small[i]);
+		check_has(h, url, 200, "\"series\":[", small[i]);
+	}
+	for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
+		(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=%s", all, large[i]);
+		check_has(h, url, 400, "is no valid condition", large[i]);
+	}
 	check_has(h, "/api/v1/labels?key=comm&focus=rest&" SECOND_TEN, 200,
 		  "{\"value\":\"a\",\"samples\":4,\"sum\":4000000000}", "labels of a function");
 	check_has(h, "/api/v1/heatmap?focus=rest&step=1000&rows=1&" SECOND_TEN, 200,
