@@ -195,6 +195,8 @@ int exports_take(struct exports *e, const char *section, const char *name, const
 		return take_names(t, value);
 	if (t->kind->has_version && !strcmp(name, "development-version"))
 		return take_version(t, value);
+	if (t->kind->has_times && !strcmp(name, "times"))
+		return take_yes(&t->times, value);
 	if (t->kind->has_debuginfo && !strcmp(name, "debuginfo"))
 		return take_yes(&t->debuginfo, value);
 	if (!strcmp(name, "token-file")) {
@@ -263,7 +265,8 @@ static bool is_same(const struct export *x, const struct export *y)
 		    is_same_text(a->host, b->host) && a->slot_s == b->slot_s &&
 		    is_same_text(x->token_file, y->token_file) && a->timeout_s == b->timeout_s &&
 		    a->grpc == b->grpc && a->debuginfo == b->debuginfo &&
-		    a->no_names == b->no_names && a->n_headers == b->n_headers;
+		    a->no_names == b->no_names && a->times == b->times &&
+		    a->n_headers == b->n_headers;
 
 	for (size_t i = 0; same && i < a->n_headers; i++)
 		same = !strcmp(a->headers[i], b->headers[i]);

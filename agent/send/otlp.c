@@ -138,6 +138,7 @@ const struct target_kind target_otlp = {
 	.name = "otlp",
 	.has_grpc = true,
 	.has_version = true,
+	.has_times = true,
 	.open = otlp_open,
 	.send = otlp_send,
 	.close = otlp_close,

@@ -53,7 +53,8 @@ struct encoding {
 	uint32_t *labels; /* of the process, of the sample that is encoded */
 	int32_t *ids;
 	size_t room_labels, room_ids;
-	int err; /* the first error */
+	bool timed; /* samples have times, and each has a value of its own */
+	int err;    /* the first error */
 };
 
 /* ---- tables ------------------------------------------------------------------------------ */
@@ -533,6 +534,7 @@ struct identity {
 	int32_t *attributes;
 	size_t n;
 	uint64_t hash;
+	uint64_t time_ns; /* not a part of it */
 };
 
 static bool is_sample(const Otlp__Sample *s, const struct identity *id)
@@ -540,6 +542,37 @@ static bool is_sample(const Otlp__Sample *s, const struct identity *id)
 	return s->stack_index == id->stack && s->link_index == id->link &&
 	       s->n_attribute_indices == id->n &&
 	       (!id->n || !memcmp(s->attribute_indices, id->attributes, id->n * sizeof(int32_t)));
+}
+
+/* When a sample was taken; of a window whose samples are summed, when that began. */
+static uint64_t time_of(const struct encoding *e, const struct stacks_sample *sample)
+{
+	const struct stacks_label *l = stacks_label(e->s, sample, HISTORY_TIME_LABEL);
+
+	return l && !l->text && l->number > 0 ? (uint64_t)l->number : e->w->start_ns;
+}
+
+/* Append a value with its time to a sample. Both arrays have room for the next power of two. */
+static void append_timed(struct encoding *e, Otlp__Sample *to, int64_t value, uint64_t time_ns)
+{
+	size_t n = to->n_values;
+
+	if (!(n & (n - 1))) {
+		int64_t *values = new_bytes(e, (n ? 2 * n : 1) * sizeof(*values));
+		uint64_t *times = new_bytes(e, (n ? 2 * n : 1) * sizeof(*times));
+
+		if (!values || !times)
+			return;
+		if (n) {
+			memcpy(values, to->values, n * sizeof(*values));
+			memcpy(times, to->timestamps_unix_nano, n * sizeof(*times));
+		}
+		to->values = values;
+		to->timestamps_unix_nano = times;
+	}
+	to->values[n] = value;
+	to->timestamps_unix_nano[n] = time_ns;
+	to->n_values = to->n_timestamps_unix_nano = n + 1;
 }
 
 /* Add a sample's value of one type to its process. */
@@ -552,7 +585,10 @@ static void put_value(struct encoding *e, struct resource *r, size_t type, int64
 
 	if (at != UW_HASH_NONE) {
 		to = t->items[at];
-		*to->values = stacks_sum(*to->values, value);
+		if (e->timed)
+			append_timed(e, to, value, id->time_ns);
+		else
+			*to->values = stacks_sum(*to->values, value);
 		return;
 	}
 	to = NEW(e, Otlp__Sample, OTLP__SAMPLE__INIT);
@@ -564,10 +600,12 @@ static void put_value(struct encoding *e, struct resource *r, size_t type, int64
 	to->link_index = id->link;
 	to->attribute_indices = id->attributes;
 	to->n_attribute_indices = id->n;
-	to->values = new_bytes(e, sizeof(*to->values));
+	if (e->timed)
+		append_timed(e, to, value, id->time_ns);
+	else if ((to->values = new_bytes(e, sizeof(*to->values))))
+		*to->values = value;
 	if (!to->values)
 		return;
-	*to->values = value;
 	to->n_values = 1;
 	(void)append_found(e, t, id->hash, to);
 }
@@ -576,7 +614,8 @@ static void put_sample(struct encoding *e, size_t index)
 {
 	const struct stacks_sample *sample = &e->s->samples[index];
 	struct resource *r = resource_of(e, sample);
-	struct identity id = { .stack = r ? stack(e, sample) : 0 };
+	struct identity id = { .stack = r ? stack(e, sample) : 0,
+			       .time_ns = e->timed ? time_of(e, sample) : 0 };
 
 	id.link = r ? link_of(e, sample) : 0;
 	id.n = r ? sample_attributes(e, sample, id.link) : 0;
@@ -739,6 +778,8 @@ int otlp_encode(const struct send_window *w, size_t from, size_t to, uint8_t **b
 	e.mapping_of = calloc(e.s->n_modules + 1, sizeof(*e.mapping_of));
 	if (!e.function_of || !e.mapping_of)
 		e.err = -ENOMEM;
+	for (size_t i = from; i < to && !e.timed; i++)
+		e.timed = stacks_label(e.s, &e.s->samples[i], HISTORY_TIME_LABEL);
 	put_zeros(&e);
 	for (size_t i = from; i < to && !e.err; i++)
 		put_sample(&e, i);

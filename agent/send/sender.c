@@ -224,7 +224,7 @@ static int settle(struct line *l, const struct history_entry *w)
 	const struct history_query query = { .from_ns = w->start_ns,
 					     .to_ns = w->end_ns,
 					     .labels = true,
-					     .times = l->target->kind->times,
+					     .times = l->target->kind->times || l->target->times,
 					     .window = w->id };
 	struct history_found found;
 	struct stacks *stacks = NULL;

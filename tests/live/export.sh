@@ -131,7 +131,7 @@ end
 
 echo "== OTLP by gRPC"
 receive otlp-grpc
-printf "$common[export otlp]\nurl = http://127.0.0.1:$port\nprotocol = grpc\ntimeout = 2\n" >"$dir/conf"
+printf "$common[export otlp]\nurl = http://127.0.0.1:$port\nprotocol = grpc\ntimeout = 2\ntimes = yes\n" >"$dir/conf"
 begin
 warm_up "$control"
 faults otlp "$control" <<-END
@@ -141,6 +141,8 @@ faults otlp "$control" <<-END
 	page reply
 END
 same_as_report "$control"
+# Each sample has its time.
+control "$control" stats | python3 -c 'import json, sys; s = json.load(sys.stdin); sys.exit(not s["times"] == s["samples"] > 0)' || fail "not each sample has a time: $(control "$control" stats | cut -c1-200)"
 control "$control" stats | grep -q '"otlp-profiles-development-version":"1"' || fail "no version: $(control "$control" stats)"
 control "$control" behave=never
 until_or_dead $daemon grows 'offwind_export_samples_dropped_total{target="otlp",reason="refused"}' 0 || fail "nothing is dropped"

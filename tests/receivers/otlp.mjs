@@ -121,6 +121,8 @@ export function readRequest(types, bytes) {
 					at('link', x.linkIndex);
 					demand(x.values.length || x.timestampsUnixNano.length, 'a sample without value and time');
 					demand(!x.values.length || !x.timestampsUnixNano.length || x.values.length === x.timestampsUnixNano.length, 'values and times differ in number');
+					const [from, to] = [BigInt(p.timeUnixNano), BigInt(p.timeUnixNano) + BigInt(p.durationNano)];
+					demand(x.timestampsUnixNano.every(t => BigInt(t) >= from && BigInt(t) <= to), `a time that is not in the profile's`);
 					const identity = [x.stackIndex, ...[...x.attributeIndices].sort()].join();
 					demand(!seen.has(identity), 'two samples are one');
 					seen.add(identity);
@@ -128,6 +130,7 @@ export function readRequest(types, bytes) {
 					samples.push({
 						type, unit, resource, attributes: all,
 						start: BigInt(p.timeUnixNano), end: BigInt(p.timeUnixNano) + BigInt(p.durationNano),
+						times: x.timestampsUnixNano.length,
 						value: x.values.reduce((sum, v) => sum + BigInt(v), 0n),
 						thread: all['thread.name'] ?? resource['offwind.comm'] ?? '',
 						frames: [...stack.locationIndices].reverse().flatMap(location),

@@ -22,7 +22,7 @@ types.loadSync([path.join(here, 'otlp.proto'), path.join(here, 'push.proto')]);
 const encode = (type, message) => Buffer.from(types.lookupType(type).encode(message).finish());
 
 let behave = 'ok';
-const stats = { requests: 0, accepted: 0, refused: [], again: 0, samples: 0, bytes: 0, headers: {}, files: {}, services: {}, resources: {}, attributes: {} };
+const stats = { requests: 0, accepted: 0, refused: [], again: 0, samples: 0, times: 0, bytes: 0, headers: {}, files: {}, services: {}, resources: {}, attributes: {} };
 const folded = new Map(), ids = new Set(); // folded: lines by sample type
 let from = null, to = null;
 
@@ -44,6 +44,7 @@ function accept({ samples, ids: all }) {
 			const service = s.resource['service.name'] ?? s.resource.service_name;
 			stats.services[service] = (stats.services[service] ?? 0) + Number(s.value);
 			stats.samples += Number(s.value);
+			stats.times += s.times ? Number(s.value) : 0; // samples that have times
 		}
 		const clean = t => t.replaceAll(';', ':') || '-';
 		const line = [...(s.thread === null ? [] : [clean(s.thread)]), ...s.frames.map(([name, suffix]) => clean(name) + suffix)].join(';');

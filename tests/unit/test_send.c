@@ -188,6 +188,42 @@ static void test_traces_are_links(void)
 	otlp__export_request__free_unpacked(r, NULL);
 }
 
+static void test_samples_have_their_times(void)
+{
+	static const uint64_t times[] = { 5000000009, 5000000001, 5000000007, 0, 5000000002 };
+	struct stacks *s = made_profile();
+	const Otlp__Profile *p;
+	Otlp__ExportRequest *r;
+	size_t n = 0;
+
+	for (size_t i = 0; i < 5; i++)
+		made_add(s, &(struct made_sample){ .time_ns = times[i],
+						   .pid = 1,
+						   .tid = 1,
+						   .cpu_ns = 10 * (int64_t)(i + 1),
+						   .frames = { 1 },
+						   .n_frames = 1 });
+	r = encode(s, &n);
+	stacks_free(s);
+	if (!r)
+		return;
+	p = n == 2 ? r->resource_profiles[0]->scope_profiles[0]->profiles[1] : NULL;
+	CHECK(p && p->n_samples == 1, "one stack of one thread");
+	if (p && p->n_samples == 1) {
+		const Otlp__Sample *one = p->samples[0];
+
+		CHECK(one->n_values == 5 && one->n_timestamps_unix_nano == 5,
+		      "a value for each time");
+		for (size_t i = 0; i < one->n_values && i < 5; i++)
+			CHECK(one->values[i] == 10 * (int64_t)(i + 1) &&
+				      one->timestamps_unix_nano[i] ==
+					      (times[i] ? times[i] : 5 * SECOND),
+			      "a sample without a time is seen when the window begins");
+		CHECK(one->n_attribute_indices == 1, "the time is no attribute");
+	}
+	otlp__export_request__free_unpacked(r, NULL);
+}
+
 /* A module without build-id has no mapping, so its frames keep their names, even those that are only places. */
 static void test_names_that_are_places_need_a_mapping(void)
 {
@@ -605,6 +641,7 @@ int main(void)
 	db_make_name();
 	test_processes_are_resources_and_types_are_profiles();
 	test_traces_are_links();
+	test_samples_have_their_times();
 	test_names_that_are_places_need_a_mapping();
 	test_services_have_names();
 	test_frames_have_types();
