@@ -481,9 +481,16 @@ static int32_t link_of(struct encoding *e, const struct stacks_sample *sample)
 	return intern(e, &e->links, &link->base);
 }
 
+static int compare_ids(const void *a, const void *b) /* for qsort */
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
 /*
  * Put the attributes of a sample together: what is not of its process, and not in its link. Return their number, in
- * e->ids.
+ * e->ids. They are a set: samples whose labels come in another order have the same ones, in the same order.
  */
 static size_t sample_attributes(struct encoding *e, const struct stacks_sample *sample,
 				int32_t link)
@@ -504,6 +511,8 @@ static size_t sample_attributes(struct encoding *e, const struct stacks_sample *
 			e->ids[n++] =
 				attribute(e, attribute_name(l->key, name), l->text, l->number);
 	}
+	if (n > 1)
+		qsort(e->ids, n, sizeof(*e->ids), compare_ids);
 	return n;
 }
 

@@ -123,7 +123,7 @@ export function readRequest(types, bytes) {
 					demand(!x.values.length || !x.timestampsUnixNano.length || x.values.length === x.timestampsUnixNano.length, 'values and times differ in number');
 					const [from, to] = [BigInt(p.timeUnixNano), BigInt(p.timeUnixNano) + BigInt(p.durationNano)];
 					demand(x.timestampsUnixNano.every(t => BigInt(t) >= from && BigInt(t) <= to), `a time that is not in the profile's`);
-					const identity = [x.stackIndex, ...[...x.attributeIndices].sort()].join();
+					const identity = [x.stackIndex, x.linkIndex, ...[...x.attributeIndices].sort()].join();
 					demand(!seen.has(identity), 'two samples are one');
 					seen.add(identity);
 					const stack = at('stack', x.stackIndex);
