@@ -11,7 +11,7 @@
 enum {
 	HEAP = 64 << 20,   /* bytes of code that may be looked at */
 	SEGMENT = 16,	   /* bytes of code for each byte of the heap's map */
-	STACK = 240 << 10, /* bytes of forged stack */
+	STACK = 64 << 10,  /* bytes of forged stack */
 	CHAIN = 128 << 10, /* bytes before an address in which V8's code is looked for */
 	OBJECTS = 4096,
 	SOURCE = 8 << 20,
