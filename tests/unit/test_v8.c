@@ -123,6 +123,15 @@ static void test_functions(void)
 	(void)look(v, 0x1234, STACK + 8 * 20, 3);
 	CHECK(!knows(anonymous.bytecode, V8_KEY_BYTECODE) && knows(method.pc, V8_KEY_PC),
 	      "a moved object");
+	heap.reads = 0;
+	(void)look(v, 0x1234, STACK + 8 * 20, 4);
+	CHECK(!heap.reads, "it is not looked at again at once");
+	(void)look(v, 0x1234, STACK + 8 * 20, 2000004);
+	CHECK(heap.reads, "but soon");
+	heap.reads = 0;
+	(void)look(v, 0x1234, STACK + 8 * 20, 4000003);
+	CHECK(!heap.reads, "and then later than before");
+	CHECK(v8_memory_of(v) > 10000 && v8_memory_of(v) < 4000000, "memory");
 	v8_free(v);
 	calls_free(calls);
 	calls = NULL;
