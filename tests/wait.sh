@@ -26,6 +26,12 @@ until_or_dead() { # PID COMMAND…
 # Conditions.
 in_pause() { [[ $(cut -d' ' -f1 "/proc/$1/syscall" 2>/dev/null) == 34 ]]; }     # PID: it waits in pause()
 in_futex() { [[ $(cut -d' ' -f1 "/proc/$1/syscall" 2>/dev/null) == 202 ]]; }    # PID: it waits for another thread
+used_cpu() { # PID SECONDS: its threads used so many of CPU time
+	local stat
+	read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+	read -r -a stat <<<"${stat##*) }"
+	[ $((stat[11] + stat[12])) -ge $(($2 * $(getconf CLK_TCK))) ]
+}
 has_threads() { [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -ge "$2" ]; }      # PID N: it has N threads or more
 has_name() { [ "$(cat "/proc/$1/comm" 2>/dev/null)" = "$2" ]; }                   # PID NAME: it runs the program NAME
 larger() { [ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -gt "$2" ]; }             # FILE SIZE

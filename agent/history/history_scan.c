@@ -54,7 +54,7 @@ struct scanning {
 	/* Those of waits; 0: there is none. */
 	struct {
 		uint32_t n, whole, blocked, runnable, wall;
-	} waits;
+	} off_cpu;
 	history_point_fn fn;
 	void *ctx;
 	struct history_bounds bounds;
@@ -85,10 +85,10 @@ struct wait {
 /* Return the length of the waits that a group has, or of the part that was asked for; 0: the value is none. */
 static struct wait wait_of(const struct scanning *s, const struct history_sample *g)
 {
-	const int64_t n = value_of(g, s->waits.n), whole = value_of(g, s->waits.whole);
-	const int64_t runnable = value_of(g, s->waits.runnable);
-	const bool any = s->type == s->waits.whole || s->type == s->waits.blocked ||
-			 s->type == s->waits.runnable || s->type == s->waits.wall;
+	const int64_t n = value_of(g, s->off_cpu.n), whole = value_of(g, s->off_cpu.whole);
+	const int64_t runnable = value_of(g, s->off_cpu.runnable);
+	const bool any = s->type == s->off_cpu.whole || s->type == s->off_cpu.blocked ||
+			 s->type == s->off_cpu.runnable || s->type == s->off_cpu.wall;
 
 	/* A sample may stand for several waits like its own. */
 	if (!any || n <= 0 || whole <= 0 || runnable < 0 || runnable > whole)
@@ -103,8 +103,8 @@ static void set_span(const struct scanning *s, const struct wait *wait, struct h
 		       whole = wait->whole_ns < time_ns ? wait->whole_ns : time_ns;
 	const uint64_t ready = time_ns - (wait->runnable_ns < whole ? wait->runnable_ns : whole);
 
-	p->began_ns = s->type == s->waits.runnable ? ready : time_ns - whole;
-	p->ended_ns = s->type == s->waits.blocked ? ready : time_ns;
+	p->began_ns = s->type == s->off_cpu.runnable ? ready : time_ns - whole;
+	p->ended_ns = s->type == s->off_cpu.blocked ? ready : time_ns;
 }
 
 static int scan_group(const struct scanning *s, struct history_group *g, uint64_t start_ns,
@@ -179,16 +179,16 @@ static int find_type(struct history *h, const char *type, uint32_t *out)
 }
 
 /* Find the sample types of waits, if there are any. */
-static int find_waits(struct history *h, struct scanning *s)
+static int find_off_cpu(struct history *h, struct scanning *s)
 {
 	const struct {
 		const char *type;
 		uint32_t *to;
-	} types[] = { { "off_cpu_samples", &s->waits.n },
-		      { "off_cpu", &s->waits.whole },
-		      { "blocked", &s->waits.blocked },
-		      { "runnable", &s->waits.runnable },
-		      { "wall", &s->waits.wall } };
+	} types[] = { { "off_cpu_samples", &s->off_cpu.n },
+		      { "off_cpu", &s->off_cpu.whole },
+		      { "blocked", &s->off_cpu.blocked },
+		      { "runnable", &s->off_cpu.runnable },
+		      { "wall", &s->off_cpu.wall } };
 	int err = 0;
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && (!err || err == -ENOENT); i++)
@@ -201,7 +201,7 @@ int history_scan(struct history *h, uint64_t from_ns, uint64_t to_ns, const char
 {
 	struct scanning s = { .from_ns = from_ns, .to_ns = to_ns, .fn = fn, .ctx = ctx };
 	sqlite3_stmt *stmt;
-	int err = find_waits(h, &s);
+	int err = find_off_cpu(h, &s);
 
 	if (!err)
 		err = find_type(h, "samples", &s.count_type);

@@ -12,7 +12,7 @@ programs=tests/live/interpreters
 
 fail() {
 	echo "$1"
-	tail -n 5 "$dir/log"
+	tail -n 15 "$dir/log"
 	exit 1
 }
 
@@ -23,7 +23,12 @@ check() {
 	"$interpreter" "$programs/$program" 300 > "$dir/truth" &
 	local pid=$!
 	until_or_dead $pid test -s "$dir/truth" || fail "$program does not begin"
-	"$offwind" record -q -a -F 199 -d 8 --raw="$dir/$program.owc" -f folded -o "$dir/$program.folded" 2> "$dir/log" || fail "record"
+	"$offwind" record -q -a -F 199 --raw="$dir/$program.owc" -f folded -o "$dir/$program.folded" 2> "$dir/log" &
+	local recorder=$!
+	# The first second or two are those before the recording begins; 199 samples come of each.
+	until_or_dead $pid used_cpu $pid 6 || fail "$program ended"
+	kill -INT $recorder
+	wait $recorder || fail "record"
 	runs $pid || fail "$program ended"
 	kill $pid
 	wait $pid 2> /dev/null
