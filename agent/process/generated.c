@@ -52,6 +52,8 @@
  */
 #define ALL_REST     3
 #define ALL_AHEAD_NS UINT64_C(1000000000)
+/* While samples are later than this, no memory is read: samples that are lost are worse than names that are. */
+#define LATE_NS UINT64_C(500000000)
 /*
  * A user whose memory was waited for longer than SLOW_NS for one sample is not read for REST times that
  * time, of which SLOW_AHEAD_NS can be used ahead, nor while it has not answered; nobody is while SLOW_MAX
@@ -676,10 +678,12 @@ static void seek_lists(struct generated *g, struct watch *w, struct uw_space *sp
 
 /* ---- all processes together ------------------------------------------------------------------ */
 
-/* Return whether all processes together were not read for too long. */
+/* Return whether there is time to read a process now: for all together it was not too long, and no sample is late. */
 static bool has_turn(const struct generated *g)
 {
-	return !g->live || g->patient || now_ns() >= g->all_ns;
+	uint64_t now = now_ns();
+
+	return !g->live || g->patient || (now >= g->all_ns && now < g->time_ns + LATE_NS);
 }
 
 /* Note for how long a process was read. */

@@ -655,8 +655,10 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 	if (!w || w->pid != sample->pid ||
 	    processes_thread(r->is.processes, sample->pid, sample->tid, &thread))
 		return 0;
-	own.sample.slices += labels;
-	own.sample.n_slices -= labels;
+	if (labels) {
+		own.sample.slices += labels;
+		own.sample.n_slices -= labels;
+	}
 	stack.space = thread.space;
 	stack.calls = thread.calls;
 	stack.memory = w->memory;

@@ -98,6 +98,7 @@ while read -r line; do
 	token-file) setting="token-file = $dir/secret" ;;
 	tls-*) setting="tls-key = $dir/secret"$'\n'"tls-certificate = $dir/secret" ;;
 	uid) setting='uid = 0' ;;
+	wakers) setting=$'off-cpu = 1ms\nwakers = yes' ;;
 	esac
 	[[ $section != "[export "* || $setting == url* ]] || setting+=$'\nurl = http://collector'
 	printf '%s\n%s\n' "$section" "$setting" >"$dir/one"

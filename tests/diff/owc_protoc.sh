@@ -58,7 +58,7 @@ facts = {
     'a header first, a trailer last': kinds[0] == 'header' and kinds[-1] == 'trailer',
     'images before mappings of them, once each': kinds.count('image') == 3,
     'symbols': text.count('symbols {') >= 3 and '"do_syscall_64"' in text,
-    'all that was written': len(events) + sum(map(kinds.count, ('cgroup', 'freed', 'generated', 'memory'))) == 3000,
+    'all that was written': len(events) + sum(map(kinds.count, ('cgroup', 'freed', 'generated', 'memory', 'waker'))) == 3000,
     'events as the trailer counts them': len(events) == int(trailer['n_events']),
     'samples as the trailer counts them': kinds.count('sample') == int(trailer['n_samples']),
     'events as the index counts them': total('n_events') == len(events) and total('n_samples') == kinds.count('sample'),

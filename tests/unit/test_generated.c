@@ -112,6 +112,10 @@ static int ask(struct event *out, const char *what)
 	mapping(pid, CODE, CODE + 0x100000, "//anon");
 	sample.pid = sample.tid = pid;
 	sample.sample.has_user_regs = true;
+	sample.time_ns = 1;
+	CHECK(generated_look(generated, &sample, out) == 0,
+	      "nothing is read while samples are late");
+	sample.time_ns = now_ns(CLOCK_MONOTONIC);
 	began = now_ns(CLOCK_THREAD_CPUTIME_ID);
 	said = generated_look(generated, &sample, out);
 	/*
