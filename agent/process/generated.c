@@ -52,8 +52,8 @@
  */
 #define ALL_REST     3
 #define ALL_AHEAD_NS UINT64_C(1000000000)
-/* While samples are later than this, no memory is read: samples that are lost are worse than names that are. */
-#define LATE_NS UINT64_C(500000000)
+/* While samples are later than this, no memory is read: a lost sample is worse than a lost name. */
+#define LATE_NS UINT64_C(300000000)
 /*
  * A user whose memory was waited for longer than SLOW_NS for one sample is not read for REST times that
  * time, of which SLOW_AHEAD_NS can be used ahead, nor while it has not answered; nobody is while SLOW_MAX
@@ -686,14 +686,14 @@ static bool has_turn(const struct generated *g)
 	return !g->live || g->patient || (now >= g->all_ns && now < g->time_ns + LATE_NS);
 }
 
-/* Note for how long a process was read. */
-static void charge(struct generated *g, uint64_t spent_ns)
+/* Note since when a process was read. A worker that waits for a CPU reads less in that time, and walks more. */
+static void charge(struct generated *g, uint64_t since_ns)
 {
-	uint64_t begun = now_ns() - ALL_AHEAD_NS;
+	uint64_t now = now_ns();
 
-	if (g->all_ns < begun)
-		g->all_ns = begun;
-	g->all_ns += ALL_REST * spent_ns;
+	if (g->all_ns < now - ALL_AHEAD_NS)
+		g->all_ns = now - ALL_AHEAD_NS;
+	g->all_ns += ALL_REST * (now - since_ns);
 }
 
 /* ---- processes that generate code ------------------------------------------------------------ */
@@ -776,7 +776,7 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
 	memory->until_ns = 0;
 	memory->over = false;
 	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent;
-	charge(g, spent);
+	charge(g, began);
 	w->hotspot_pause = err ? 2 * w->hotspot_pause : HOTSPOT_NS;
 	if (w->hotspot_pause < HOTSPOT_NS)
 		w->hotspot_pause = HOTSPOT_NS;
@@ -853,7 +853,7 @@ static int calls_look(struct generated *g, struct watch *w, struct memory *memor
 	if (w->calls_ns + CALLS_BURST_NS < sample.now)
 		w->calls_ns = sample.now - CALLS_BURST_NS;
 	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent;
-	charge(g, spent);
+	charge(g, sample.now);
 	w->calls_ns += REST * spent;
 	if (err)
 		return 0;
@@ -875,7 +875,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	struct uw_dynamic *dynamic;
 	struct thread thread;
 	struct watch *w;
-	uint64_t began, spent, mark;
+	uint64_t began, mark;
 	int err;
 
 	g->time_ns = sample->time_ns;
@@ -929,10 +929,9 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	if (began < w->rest_ns)
 		return 0;
 	begin_reading(&memory);
-	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	err = uw_dynamic_read(uw_space_machine(thread.space), w->lists, w->n_lists, read_memory,
 			      &memory, &dynamic);
-	charge(g, clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent);
+	charge(g, began);
 	if (err)
 		return 0;
 	w->rest_ns = now_ns() + REST * (now_ns() - began);
