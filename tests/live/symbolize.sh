@@ -45,7 +45,8 @@ echo "== addresses only"
 "$dir/host/unknown" & prog="$prog $!"
 printf "[record]\nrotate = 1\nevent = cpu-clock\nfreq = 199\ncomm = prog,unknown\n[export clickhouse]\nurl = $url\ninterval = 1s\nnames = no\n" >"$dir/conf"
 "$offwind" daemon --config "$dir/conf" --db "$dir/o.db" --listen "unix:$dir/socket" 2>"$dir/log" & daemon=$!
-has_both() { [ "$(ask "SELECT uniqExact(build_id) FROM names WHERE module LIKE '$dir/host/%'")" = 2 ]; }
+# Names come before the samples: on a busy machine the daemon could end in between.
+has_both() { [ "$(ask "SELECT uniqExact(build_id) FROM names WHERE module LIKE '$dir/host/%'")" = 2 ] && [ "$(ask "SELECT sum(n) FROM samples")" -ge 400 ]; }
 until_or_dead $daemon has_both || fail "nothing is sent: $(cat "$dir/log")"
 kill -TERM $daemon
 wait $daemon || fail "the daemon: $(cat "$dir/log")"
