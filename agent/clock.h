@@ -20,4 +20,12 @@ static inline uint64_t now_ns(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
+/* Return the pause after one of this length: the least one after none, else twice of it, at most the other. */
+static inline uint64_t longer_pause(uint64_t pause_ns, uint64_t least, uint64_t most)
+{
+	if (!pause_ns)
+		return least;
+	return pause_ns > most / 2 ? most : 2 * pause_ns;
+}
+
 #endif

@@ -46,4 +46,14 @@ static inline bool uw_text_is_plain(const char *bytes, size_t size)
  */
 size_t uw_text_columns(const char *text);
 
+/* Return the value of a lower-case hexadecimal digit; -1: it is none. */
+static inline int uw_hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return -1;
+}
+
 #endif

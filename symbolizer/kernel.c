@@ -116,7 +116,7 @@ static int read_line(struct sym_kernel *k, const char *line, const char *end, co
 	int digit, err;
 	char type;
 
-	for (; p != end && (digit = sym_kernel_hex_digit(*p)) >= 0; p++) {
+	for (; p != end && (digit = uw_hex_digit(*p)) >= 0; p++) {
 		if (p - line == 16)
 			return -EBADMSG;
 		symbol.addr = symbol.addr << 4 | (uint64_t)digit;

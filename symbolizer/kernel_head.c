@@ -57,7 +57,7 @@ static bool parse_line(const char *p, const char *end, struct line *out)
 	if (end - p < 20 || p[16] != ' ' || p[18] != ' ')
 		return false;
 	for (int i = 0; i < 16; i++) {
-		int digit = sym_kernel_hex_digit(p[i]);
+		int digit = uw_hex_digit(p[i]);
 
 		if (digit < 0)
 			return false;

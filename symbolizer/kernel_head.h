@@ -43,16 +43,6 @@ struct sym_kernel_found {
 	bool any;
 };
 
-/* Return the value of a lower-case hexadecimal digit; -1: it is none. */
-static inline int sym_kernel_hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return -1;
-}
-
 /* Return the kind of a symbol by its letter in kallsyms (nm(1)). */
 static inline enum sym_kernel_bind sym_kernel_bind_of(char type)
 {

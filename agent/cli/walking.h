@@ -60,6 +60,12 @@ struct walking {
 	  .set = option_text, WALKING_AT(type, db) },                                             \
 	{ "--no-cache", 0, NULL, "use no store of unwind tables",                                 \
 	  .set = option_true, WALKING_AT(type, no_cache) }
+/* For commands that look up names of addresses that they have. */
+#define WALKING_LOOKUP(type)                                                                      \
+	{ "--symfs", 0, "DIR",                                                                    \
+	  "look for the files below DIR first (by path, name or build-id), then on\n"             \
+	  "this host",                                                                            \
+	  .set = option_text, WALKING_AT(type, pipeline.symfs) }
 /* The last rows of a command that names frames. */
 #define WALKING_LAST_ROWS(type)                                                                   \
 	WALKING_NO_DEMANGLE(type), WALKING_NO_LINES(type), LIMIT_OPTION, WALKING_STORE(type),     \

@@ -3,6 +3,7 @@
 
 #include "agent/pipeline/profile.h"
 #include "agent/process/modules.h"
+#include "base/text.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -67,11 +68,6 @@ void lookup_free(struct lookup *l)
 	free(l);
 }
 
-static int digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Read a build-id in hexadecimal. Size 0: it is none. */
 static struct uw_build_id build_id_of(const char *text)
 {
@@ -81,7 +77,7 @@ static struct uw_build_id build_id_of(const char *text)
 	if (n % 2 || n / 2 > sizeof(id.bytes))
 		return id;
 	for (size_t i = 0; i < n / 2; i++) {
-		int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+		int high = uw_hex_digit(text[2 * i]), low = uw_hex_digit(text[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return (struct uw_build_id){ .size = 0 };

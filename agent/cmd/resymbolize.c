@@ -78,10 +78,7 @@ static const struct option_row option_rows[] = {
 	  "only the functions that ran in this range of time: -10m, now, 23:59,\n"
 	  "\"2026-01-31 23:59:59\", @1790000000; names change for all times",
 	  .set = when_option, AT(pick.to_ns), .column = 28 },
-	{ "--symfs", 0, "DIR",
-	  "look for the files below DIR first (by path, name or build-id), then on\n"
-	  "this host",
-	  .set = option_text, AT(walking.pipeline.symfs) },
+	WALKING_LOOKUP(struct options),
 	WALKING_LAST_ROWS(struct options),
 };
 

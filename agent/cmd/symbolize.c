@@ -63,10 +63,7 @@ static const struct option_row option_rows[] = {
 	{ "--build-id", 0, "ID", "only addresses of this file, also those that have names",
 	  .set = option_text, AT(choice.build_id) },
 	{ "--all", 0, NULL, "also addresses that have names", .set = option_true, AT(choice.all) },
-	{ "--symfs", 0, "DIR",
-	  "look for the files below DIR first (by path, name or build-id), then on\n"
-	  "this host",
-	  .set = option_text, AT(walking.pipeline.symfs) },
+	WALKING_LOOKUP(struct options),
 	WALKING_LAST_ROWS(struct options),
 };
 

@@ -2,10 +2,8 @@
 #include "agent/fleet/reading.h"
 
 #include "agent/array.h"
-#include "agent/export/export.h"
 #include "agent/fleet/asking.h"
 #include "agent/hash.h"
-#include "agent/sanitize.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -242,18 +240,6 @@ static int read_stacks(struct reading *g)
 	return err ? err : b.err;
 }
 
-/* Return the function that stands for code without a symbol. */
-static uint32_t place_of(struct stacks *s, uint32_t module)
-{
-	char text[SANITIZED_MAX];
-	const char *name;
-
-	export_place(&(struct name){ .module = s->modules[module].name }, text, sizeof(text));
-	name = stacks_text(s, text);
-	return name ? stacks_function(s, &(struct stacks_function){ .name = name, .placed = true })
-		    : UW_HASH_NONE;
-}
-
 /* Return the location of an address without a module, with a name that says what it stands for. */
 static uint32_t stand_in(struct reading *g, const char *name)
 {
@@ -339,7 +325,7 @@ static int add_location(struct reading *g, const struct name_row *row, struct fr
 		f.system_name = f.name;
 		lines[i] = (struct stacks_line){
 			.function = row->n && *f.name ? stacks_function(g->s, &f)
-						      : place_of(g->s, l.module),
+						      : stacks_placed_function(g->s, l.module),
 			.line = row->n ? row->lines[i] : 0,
 		};
 		if (lines[i].function == UW_HASH_NONE)

@@ -2,6 +2,7 @@
 #include "agent/process/hotspot_methods.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/hash.h"
 
 #include <stdlib.h>
@@ -233,8 +234,7 @@ static uint32_t read_method(struct hotspot_methods *ms, struct hotspot_memory *m
 	new.pause_ns = CHECK_NS;
 	if (known && known->code == new.code && known->size == new.size &&
 	    !strcmp(ms->texts + known->name, text)) {
-		known->pause_ns =
-			known->pause_ns < CHECK_MAX_NS / 2 ? 2 * known->pause_ns : CHECK_MAX_NS;
+		known->pause_ns = longer_pause(known->pause_ns, CHECK_NS, CHECK_MAX_NS);
 		known->check_ns = now + known->pause_ns;
 		return old;
 	}

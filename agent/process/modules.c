@@ -511,9 +511,17 @@ static size_t left_of(uint64_t limit)
 }
 
 /*
- * Close files that no process has mapped. unused has room for all modules. A thread that was left
- * behind may still read a file that names are found in.
+ * Return whether a file is open that no process has mapped, and that can be opened again. left: a thread that was
+ * left behind may still read a file that names are found in.
  */
+static bool is_unused(struct known *k, bool left)
+{
+	return !k->needed && k->fd >= 0 && !k->is_shared && !k->image &&
+	       k->module.kind == MODULE_FILE && !(left && atomic_load(&k->n_users));
+}
+
+/*
+ * Close files that no process has mapped. unused has room for all modules. */
 static void close_files(struct modules *modules, struct known **unused)
 {
 	bool left = errands_left();
@@ -526,8 +534,7 @@ static void close_files(struct modules *modules, struct known **unused)
 		if (!k)
 			continue;
 		modules->n_open += k->fd >= 0;
-		if (!k->needed && k->fd >= 0 && !k->is_shared && !k->image &&
-		    k->module.kind == MODULE_FILE && !(left && atomic_load(&k->n_users))) {
+		if (is_unused(k, left)) {
 			k->unlinked = is_unlinked(k);
 			n_deleted += k->unlinked;
 			unused[n++] = k;
@@ -560,9 +567,7 @@ static void free_tables(struct modules *modules, struct known **unused)
 	for (size_t i = 0; i < modules->n; i++) {
 		struct known *k = modules->known[i];
 
-		if (k && !k->needed && k->module.object && k->fd >= 0 && !k->is_shared &&
-		    !k->image && k->module.kind == MODULE_FILE &&
-		    !(left && atomic_load(&k->n_users))) {
+		if (k && k->module.object && is_unused(k, left)) {
 			bytes += uw_object_memory(k->module.object);
 			unused[n++] = k;
 		}

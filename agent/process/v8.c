@@ -2,6 +2,7 @@
 #include "agent/process/v8.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/hash.h"
 #include "agent/process/hotspot_memory.h"
 #include "agent/process/module.h"
@@ -624,14 +625,6 @@ static uint64_t word_at(const struct calls_sample *s, uint64_t addr)
 	return at < s->size && s->size - at >= 8 ? hotspot_number(s->stack + at, 8) : 0;
 }
 
-/* Return the pause after another one: the least one after none, twice of it, at most the other. */
-static uint64_t longer(uint64_t pause_ns, uint64_t least, uint64_t most)
-{
-	if (!pause_ns)
-		return least;
-	return pause_ns > most / 2 ? most : 2 * pause_ns;
-}
-
 /* Look at what may be a frame: fp is where its rbp points, pc where it runs. */
 static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64_t pc, int *err)
 {
@@ -672,12 +665,12 @@ static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64
 		seen = calls_seen_of(&v->seen, key);
 		if (!seen)
 			return;
-		seen->pause_ns = longer(seen->pause_ns, SOON_NS, LATE_NS);
+		seen->pause_ns = longer_pause(seen->pause_ns, SOON_NS, LATE_NS);
 		seen->again_ns = s->now + seen->pause_ns;
 		seen->serial = (uint32_t)f.function;
 	} else if (!v->memory.over) {
-		failed->pause_ns =
-			longer(failed->words == words ? failed->pause_ns : 0, MOVED_NS, FAILED_NS);
+		failed->pause_ns = longer_pause(failed->words == words ? failed->pause_ns : 0,
+						MOVED_NS, FAILED_NS);
 		failed->words = words;
 		failed->again_ns = s->now + failed->pause_ns;
 	}

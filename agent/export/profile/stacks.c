@@ -108,6 +108,17 @@ uint32_t stacks_function(struct stacks *s, const struct stacks_function *functio
 	return (uint32_t)s->n_functions++;
 }
 
+uint32_t stacks_placed_function(struct stacks *s, uint32_t module)
+{
+	char text[SANITIZED_MAX];
+	const char *name;
+
+	export_place(&(struct name){ .module = s->modules[module].name }, text, sizeof(text));
+	name = stacks_text(s, text);
+	return name ? stacks_function(s, &(struct stacks_function){ .name = name, .placed = true })
+		    : UW_HASH_NONE;
+}
+
 static bool same_location(const struct stacks *s, const struct stacks_location *a,
 			  const struct stacks_location *b, const struct stacks_line *lines)
 {

@@ -187,6 +187,8 @@ const char *stacks_sanitized_text(struct stacks *stacks, const char *text);
  */
 uint32_t stacks_module(struct stacks *stacks, const struct stacks_module *module);
 uint32_t stacks_function(struct stacks *stacks, const struct stacks_function *function);
+/* The function that stands for a location of this module without one: the module, as in other readers. */
+uint32_t stacks_placed_function(struct stacks *stacks, uint32_t module);
 /* location->first_line is ignored; its n_lines lines are given. */
 uint32_t stacks_location(struct stacks *stacks, const struct stacks_location *location,
 			 const struct stacks_line *lines);

@@ -1,10 +1,8 @@
 /* agent/export/profile/stacks_load.c: reads a pprof file into a profile in memory. */
-#include "agent/export/export.h"
 #include "agent/export/profile/stacks.h"
 #include "agent/limits.h"
 #include "agent/log.h"
 #include "agent/role/files.h"
-#include "agent/sanitize.h"
 #include "proto/pprof_read.h"
 
 #include <errno.h>
@@ -124,21 +122,6 @@ static int load_functions(struct loading *l)
 	return 0;
 }
 
-/*
- * Return the function that stands for a location without one: its module, as in other readers.
- * UW_HASH_NONE: out of memory.
- */
-static uint32_t placed_function(struct stacks *s, uint32_t module)
-{
-	char text[SANITIZED_MAX];
-	const char *name;
-
-	export_place(&(struct name){ .module = s->modules[module].name }, text, sizeof(text));
-	name = stacks_text(s, text);
-	return name ? stacks_function(s, &(struct stacks_function){ .name = name, .placed = true })
-		    : UW_HASH_NONE;
-}
-
 /* Add a location of the file. lines has room for LINES_MAX. */
 static int load_location(struct loading *l, size_t place, struct stacks_line *lines)
 {
@@ -156,16 +139,17 @@ static int load_location(struct loading *l, size_t place, struct stacks_line *li
 		const Perftools__Profiles__Function *f = l->p->function[at];
 		bool named = *text_at(l, f->name) || *text_at(l, f->system_name);
 
-		lines[i] =
-			(struct stacks_line){ .function = named ? l->functions[at]
-								: placed_function(l->s, to.module),
-					      .line = from->line[i]->line };
+		lines[i] = (struct stacks_line){ .function = named ? l->functions[at]
+								   : stacks_placed_function(
+									     l->s, to.module),
+						 .line = from->line[i]->line };
 		if (lines[i].function == UW_HASH_NONE)
 			return -ENOMEM;
 	}
 	to.n_lines = (uint32_t)from->n_line;
 	if (!to.n_lines) {
-		lines[0] = (struct stacks_line){ .function = placed_function(l->s, to.module) };
+		lines[0] =
+			(struct stacks_line){ .function = stacks_placed_function(l->s, to.module) };
 		to.n_lines = 1;
 		if (lines[0].function == UW_HASH_NONE)
 			return -ENOMEM;
