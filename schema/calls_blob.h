@@ -48,11 +48,17 @@ struct calls_header {
  * A frame of Java's interpreted code has its two words as key. One of compiled code has its pc, and 1 if it was
  * interrupted there, 0 if the pc is a return address. A frame of V8's has { bytecode, 1 }, or { pc, 2 } in optimized
  * code.
+ *
+ * If n is 0, the pc has taken the place of a return address, which the runtime keeps `first` bytes above the frame's
+ * stack pointer: Java's compiled code is left by this way when it is no longer valid (deoptimization).
  */
 struct calls_frame {
 	__u64 key[2];
 	__u32 first, n; /* of its calls, the innermost first */
 };
+
+/* Limit of where a return address is kept, in bytes above the stack pointer. */
+#define CALLS_KEPT_MAX (1u << 20)
 
 struct calls_call {
 	__u32 function, file;	/* offsets in the whole; file 0: not known */

@@ -71,13 +71,15 @@ struct version {
 	unsigned int least; /* the least byte of a compressed number */
 	/* Of scopes: PcDescs, their end, the scopes' bytes, and metadata or what leads to them. */
 	unsigned int pcs, pcs_end, scopes, metadata;
+	/* What takes the place of return addresses, and where these are kept. */
+	unsigned int deopt, deopt_mh, kept;
 };
 
 static const struct version versions[] = {
-	{ true, 8,  120, 256, 16,  8,	96,  12, 20, 24, 28, 32, 112, 304, "CompiledMethod",
-	  32,	34, 48,	 0,   268, 272, 120, 260 },
-	{ false, 0,   112,	 248, 8,  4,  8, 24,  54,  40, 44, 36,
-	  80,	 212, "nmethod", 34,  36, 56, 1, 196, 200, 96, 16 },
+	{ true, 8,  120, 256, 16,  8,	96,  12,  20,  24,  28, 32, 112, 304, "CompiledMethod",
+	  32,	34, 48,	 0,   268, 272, 120, 260, 128, 136, 300 },
+	{ false, 0,	    112, 248, 8,  4, 8,	  24,  54, 40, 44,  36,	 80,
+	  212,	 "nmethod", 34,	 36,  56, 1, 196, 200, 96, 16, 176, 180, 208 },
 };
 static const struct version *v;
 static uint64_t exports[HOTSPOT_EXPORTS];
@@ -190,11 +192,14 @@ static void put_pc(uint64_t *at, uint64_t pc, uint64_t scope)
 /* Offsets in code with scopes, and of what describes it in the heap. */
 enum { IN_HELPER = 40, IN_BODY = 90, OWN = 0x3000 };
 
+/* Offsets in the code of what takes the place of return addresses, and of where a frame keeps its own. */
+enum { DEOPT = 0x160, DEOPT_MH = 0x168, KEPT = 24 };
+
 /*
- * Describe code of a method (its blob begins at `at`): at IN_HELPER it is in helper, inlined at bytecode 7; at
+ * Describe code of a method whose blob begins at `at`: at IN_HELPER it is in helper, inlined at bytecode 7; at
  * IN_BODY at bytecode 310.
  */
-static void put_scopes(uint64_t at, uint64_t m, uint64_t helper)
+static void put_scopes(uint64_t at, uint64_t code, uint64_t m, uint64_t helper)
 {
 	uint64_t own = HEAP + OWN, pc = own, scopes = own + 64, s = scopes + 1, metadata = own + 96;
 
@@ -207,6 +212,9 @@ static void put_scopes(uint64_t at, uint64_t m, uint64_t helper)
 	put_scope(&s, 0, 1, 7);
 	put_scope(&s, 1, 2, 6);
 	put_scope(&s, 0, 1, 310);
+	put(at + v->kept, KEPT, 4);
+	put(at + v->deopt, v->old ? code + DEOPT : code + DEOPT - at, v->old ? 8 : 4);
+	put(at + v->deopt_mh, v->old ? code + DEOPT_MH : code + DEOPT_MH - at, v->old ? 8 : 4);
 	if (v->old) {
 		put(at + v->pcs, own - at, 4);
 		put(at + v->pcs_end, pc - at, 4);
@@ -309,16 +317,21 @@ static void begin(const struct version *version)
 	field("PcDesc", "_pc_offset", "int", 0, 0);
 	field("PcDesc", "_scope_decode_offset", "int", 4, 0);
 	field("nmethod", "_scopes_pcs_offset", "int", v->pcs, 0);
+	field("nmethod", "_orig_pc_offset", "int", v->kept, 0);
 	if (v->old) {
 		jdk = take(8);
 		put(jdk, 17, 1);
 		field("nmethod", "_dependencies_offset", "int", v->pcs_end, 0);
 		field("CompiledMethod", "_scopes_data_begin", "address", v->scopes, 0);
 		field("nmethod", "_metadata_offset", "int", v->metadata, 0);
+		field("CompiledMethod", "_deopt_handler_begin", "address", v->deopt, 0);
+		field("CompiledMethod", "_deopt_mh_handler_begin", "address", v->deopt_mh, 0);
 		field("JDK_Version", "_current", "JDK_Version", 0, jdk);
 		field("JDK_Version", "_major", "unsigned char", 0, 0);
 	} else {
 		field("nmethod", "_scopes_data_offset", "int", v->pcs_end, 0);
+		field("nmethod", "_deopt_handler_offset", "int", v->deopt, 0);
+		field("nmethod", "_deopt_mh_handler_offset", "int", v->deopt_mh, 0);
 		field("nmethod", "_immutable_data", "address", v->scopes, 0);
 		field("CodeBlob", "_mutable_data", "address", v->metadata, 0);
 		field("CodeBlob", "_relocation_size", "int", 28, 0);
@@ -360,7 +373,7 @@ static void put_machine(const struct version *version)
 	helper = method("java/util/Help", "compare");
 	inner = blob(0, 6, "nmethod", m, 6, BODY);
 	put_code(inner);
-	put_scopes(HEAP + v->block, m, helper);
+	put_scopes(HEAP + v->block, inner, m, helper);
 	m = method("Work", "texts");
 	outer = blob(8, 6, "native nmethod", m, 6, BODY);
 	put_code(outer);

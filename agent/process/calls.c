@@ -53,6 +53,15 @@ int calls_frame(struct calls_writer *w, uint64_t key0, uint64_t key1)
 	return 0;
 }
 
+int calls_kept(struct calls_writer *w, uint64_t pc, uint32_t kept)
+{
+	int err = calls_frame(w, pc, 0);
+
+	if (!err)
+		w->frames[w->n_frames - 1].first = kept;
+	return err;
+}
+
 /* Append a text, unless it is that of the call before; *at becomes its offset among the texts plus 1. */
 static int add_text(struct calls_writer *w, const char *text, uint32_t before, uint32_t *at)
 {
@@ -195,7 +204,7 @@ struct calls_seen_frame *calls_seen_of(struct calls_seen *seen, const uint64_t k
 
 struct place { /* a frame of the table */
 	uint64_t key[2];
-	uint32_t first, n; /* of its calls */
+	uint32_t first, n; /* of its calls; n 0: as in schema/calls_blob.h */
 };
 
 struct calls {
@@ -301,7 +310,7 @@ static int take_call(struct calls *c, const uint8_t *bytes, const struct calls_c
 static int enter(struct calls *c, const struct calls_frame *from, size_t first)
 {
 	struct place place = { .key = { from->key[0], from->key[1] },
-			       .first = (uint32_t)first,
+			       .first = from->n ? (uint32_t)first : from->first,
 			       .n = from->n };
 	uint32_t i = find(c, place.key);
 
@@ -343,7 +352,8 @@ int calls_take(struct calls **out, const void *data, size_t size)
 		size_t first = c->n_calls;
 
 		memcpy(&frame, frames + i * sizeof(frame), sizeof(frame));
-		if (frame.first > header.n_calls || frame.n > header.n_calls - frame.first)
+		if (frame.n ? frame.first > header.n_calls || frame.n > header.n_calls - frame.first
+			    : frame.first > CALLS_KEPT_MAX)
 			return -EBADMSG;
 		if (c->n_frames >= FRAMES_MAX || c->n_calls > 8 * FRAMES_MAX)
 			return 0;
@@ -370,18 +380,39 @@ const struct calls_interpreter *calls_interpreter_of(const struct calls *c)
 	return &c->interpreter;
 }
 
+/* Put the first calls of a place into out, and return how many it has. */
+static size_t put_calls(const struct calls *c, const struct place *p, struct call *out, size_t max)
+{
+	for (size_t k = 0; k < p->n && k < max; k++)
+		out[k] = c->calls[p->first + k];
+	return p->n;
+}
+
 size_t calls_find(const struct calls *c, uint64_t key0, uint64_t key1, struct call *out, size_t max)
 {
 	const uint64_t key[2] = { key0, key1 };
 	uint32_t i = find(c, key);
-	const struct place *p;
+
+	return i == UW_HASH_NONE ? 0 : put_calls(c, &c->frames[i], out, max);
+}
+
+/* Return the calls of a frame of compiled code, also of one whose return address was replaced. */
+static size_t of_compiled(const struct calls *c, const struct uw_frame *frame,
+			  const struct uw_thread *thread, struct call *out, size_t max)
+{
+	const uint64_t key[2] = { frame->pc, frame->exact };
+	uint32_t i = find(c, key);
+	uint8_t bytes[8];
+	uint64_t pc;
 
 	if (i == UW_HASH_NONE)
 		return 0;
-	p = &c->frames[i];
-	for (size_t k = 0; k < p->n && k < max; k++)
-		out[k] = c->calls[p->first + k];
-	return p->n;
+	if (c->frames[i].n)
+		return put_calls(c, &c->frames[i], out, max);
+	if (thread->read(thread->ctx, frame->sp + c->frames[i].first, bytes, sizeof(bytes)))
+		return 0;
+	memcpy(&pc, bytes, sizeof(pc));
+	return calls_find(c, pc, 0, out, max);
 }
 
 /* Return whether the frame has this slot already: while it is made, the stack ends above. */
@@ -409,7 +440,7 @@ size_t calls_of_frame(const struct calls *c, const struct uw_frame *frame,
 	size_t n = 0;
 
 	if (frame->pc < in->start || frame->pc >= in->end)
-		return calls_find(c, frame->pc, frame->exact, out, max);
+		return of_compiled(c, frame, thread, out, max);
 	if (!frame->cfa || !has_slot(frame, fp, in->slots[0]) ||
 	    !read_slot(thread, fp, in->slots[0], &key[0]))
 		return 0;

@@ -20,6 +20,8 @@
 enum { SLOT_RETURN = 1, SLOT_SENDER_SP = -1, SLOT_METHOD = -3, SLOT_BCP = -8 };
 #define LOCALS_MAX (UINT64_C(8) << 16)
 
+#define NOWHERE SIZE_MAX /* not an offset of the stack */
+
 /* The state of looking at one sample. */
 struct look {
 	struct hotspot *h;
@@ -82,12 +84,15 @@ static bool look_interpreted(struct look *look, uint64_t method, uint64_t bcp)
 	return f->known;
 }
 
+static void look_kept(struct look *look, const struct hotspot_blob *b, uint32_t kept, size_t at);
+
 /*
- * Look at a frame of compiled code. Where the virtual machine knows of no call, a return address is none, and
- * an interrupted pc is in the method itself. A wrapper of a native method has no scopes at all, and those of some
- * versions cannot be read.
+ * Look at a frame of compiled code, whose return address is at this offset of the stack. Where the virtual machine
+ * knows of no call, a return address is none, and an interrupted pc is in the method itself. A wrapper of a native
+ * method has no scopes at all, and those of some versions cannot be read.
  */
-static void look_compiled(struct look *look, const struct hotspot_blob *b, uint64_t pc, bool exact)
+static void look_compiled(struct look *look, const struct hotspot_blob *b, uint64_t pc, bool exact,
+			  size_t at)
 {
 	struct hotspot *h = look->h;
 	const struct hotspot_nmethod nmethod = { .at = b->block + h->layout.block_size,
@@ -97,12 +102,26 @@ static void look_compiled(struct look *look, const struct hotspot_blob *b, uint6
 	struct hotspot_call calls[HOTSPOT_CALLS_MAX];
 	const struct hotspot_method *m;
 	struct calls_seen_frame *f = calls_seen_of(&h->seen, key);
+	uint32_t kept;
 	size_t n;
 
-	if (!f || (f->known && f->serial == b->id) ||
-	    (!f->known && look->sample->now < f->again_ns))
+	if (!f || (!f->known && look->sample->now < f->again_ns))
 		return;
+	if (f->known && f->serial == b->id) {
+		look_kept(look, b, f->kept, at);
+		return;
+	}
+	f->kept = 0;
 	n = b->native ? 0 : hotspot_scopes_read(&h->memory, &h->layout, &nmethod, pc, exact, calls);
+	if (!n && !exact && !b->native &&
+	    hotspot_scopes_kept(&h->memory, &h->layout, &nmethod, pc, &kept)) {
+		look->err = calls_kept(&h->writer, pc, kept);
+		f->known = !look->err;
+		f->serial = b->id;
+		f->kept = kept;
+		look_kept(look, b, kept, at);
+		return;
+	}
 	if (!n && (exact || b->native || !h->layout.has_scopes)) {
 		calls[0] = (struct hotspot_call){ .method = b->method, .bci = HOTSPOT_NO_BCI };
 		n = 1;
@@ -138,6 +157,20 @@ static uint64_t slot_of(const struct calls_sample *s, size_t at, int slot)
 	return word_at(s, at - 8 * (size_t)-slot);
 }
 
+/* Look at a frame whose return address is not the word at this offset, but kept where its stack pointer says. */
+static void look_at_kept(struct look *look, const struct hotspot_blob *b, uint32_t kept,
+			 uint64_t sp)
+{
+	const struct calls_sample *s = look->sample;
+	uint64_t at = sp - s->addr + kept, pc;
+
+	if (at >= s->size || s->size - at < 8)
+		return;
+	pc = word_at(s, (size_t)at);
+	if (pc >= b->start && pc < b->end)
+		look_compiled(look, b, pc, false, NOWHERE);
+}
+
 /* Return whether the word at this offset of the stack can be where rbp of an interpreted frame points. */
 static bool is_interpreted(const struct look *look, size_t at)
 {
@@ -149,6 +182,21 @@ static bool is_interpreted(const struct look *look, size_t at)
 		return false;
 	sp = slot_of(s, at, SLOT_SENDER_SP);
 	return sp > fp + 8 && sp - fp <= LOCALS_MAX && sp % 8 == 0;
+}
+
+/*
+ * The stack pointer of a frame is behind the return address to it, or where an interpreted frame says that its caller
+ * had it. kept 0: the return address is the frame's own.
+ */
+static void look_kept(struct look *look, const struct hotspot_blob *b, uint32_t kept, size_t at)
+{
+	const struct calls_sample *s = look->sample;
+
+	if (!kept || at == NOWHERE)
+		return;
+	look_at_kept(look, b, kept, s->addr + at + 8);
+	if (at >= 8 * SLOT_RETURN && is_interpreted(look, at - 8 * SLOT_RETURN))
+		look_at_kept(look, b, kept, slot_of(s, at - 8 * SLOT_RETURN, SLOT_SENDER_SP));
 }
 
 /*
@@ -175,7 +223,7 @@ static void look_at_regs(struct look *look)
 	}
 	b = hotspot_in_cache(&h->cache, pc) ? hotspot_blob_at(h, pc) : NULL;
 	if (b && b->compiled)
-		look_compiled(look, b, pc, true);
+		look_compiled(look, b, pc, true, NOWHERE);
 }
 
 int hotspot_calls(struct hotspot *h, uw_read_fn read, void *ctx, const struct calls_sample *s,
@@ -202,7 +250,7 @@ int hotspot_calls(struct hotspot *h, uw_read_fn read, void *ctx, const struct ca
 			const struct hotspot_blob *b = hotspot_blob_at(h, word);
 
 			if (b && b->compiled)
-				look_compiled(&look, b, word, false);
+				look_compiled(&look, b, word, false, at);
 		}
 		if (is_interpreted(&look, at))
 			(void)look_interpreted(&look, slot_of(s, at, SLOT_METHOD),

@@ -4,6 +4,7 @@
 /* Limits on what a virtual machine can claim about one method. */
 #define PCS_MAX	     (1u << 20)
 #define METADATA_MAX (1u << 20)
+#define KEPT_MAX     (1u << 19) /* bytes of a frame */
 
 /* Where the debug information of a method is. */
 struct parts {
@@ -104,4 +105,32 @@ size_t hotspot_scopes_read(struct hotspot_memory *m, const struct hotspot_layout
 		scope = caller;
 	}
 	return n;
+}
+
+/* Read what takes the place of return addresses; 0: not known. */
+static uint64_t read_handler(struct hotspot_memory *m, const struct hotspot_layout *l, uint64_t at,
+			     enum hotspot_field address, enum hotspot_field offset)
+{
+	uint64_t handler;
+
+	if (l->has[address])
+		return hotspot_get_number(m, at + l->at[address], 8, &handler) ? handler : 0;
+	return l->has[offset] && hotspot_get_number(m, at + l->at[offset], 4, &handler)
+		       ? at + handler
+		       : 0;
+}
+
+bool hotspot_scopes_kept(struct hotspot_memory *m, const struct hotspot_layout *l,
+			 const struct hotspot_nmethod *nmethod, uint64_t pc, uint32_t *kept)
+{
+	uint64_t off;
+
+	if (!l->has_kept ||
+	    (read_handler(m, l, nmethod->at, HOTSPOT_DEOPT_AT, HOTSPOT_DEOPT_OFFSET) != pc &&
+	     read_handler(m, l, nmethod->at, HOTSPOT_DEOPT_MH_AT, HOTSPOT_DEOPT_MH_OFFSET) != pc) ||
+	    !hotspot_get_number(m, nmethod->at + l->at[HOTSPOT_KEPT_PC], 4, &off) || !off ||
+	    off > KEPT_MAX)
+		return false;
+	*kept = (uint32_t)off;
+	return true;
 }

@@ -269,6 +269,60 @@ static void test_calls(const struct version *version)
 	hotspot_free(h);
 }
 
+/*
+ * Code that is no longer valid has another return address in all its frames, which keep their own. It is found for a
+ * compiled frame inside of it, and for an interpreted one, which says where its caller's stack ended.
+ */
+static void test_kept(const struct version *version)
+{
+	struct uw_region region = { .addr = STACK, .size = sizeof(words), .bytes = (void *)words };
+	struct uw_memory captured = { .regions = &region, .n_regions = 1 };
+	struct uw_thread thread = { .read = uw_memory_read, .ctx = &captured };
+	struct uw_frame frame = { .sp = STACK + 8 * 11 };
+	struct hotspot *h = NULL;
+	struct uw_dynamic *d = NULL;
+	struct call found[2];
+	enum { SP = 44 }; /* of the caller of the interpreted frame, in words */
+
+	put_machine(version);
+	memset(words, 0, sizeof(words));
+	CHECK(hotspot_new(exports, &h) == 0 &&
+		      hotspot_read(h, read_vm, NULL, false, false, &d) == 0,
+	      "read");
+	uw_dynamic_put(d);
+	words[10] = inner + DEOPT;
+	words[11 + KEPT / 8] = inner + IN_HELPER;
+	put_interpreted(30, interpreted, 0);
+	words[31] = inner + DEOPT_MH;
+	words[30 - 1] = STACK + 8 * SP;
+	words[SP + KEPT / 8] = inner + IN_BODY;
+	CHECK(look(h, inner, 0, 0, 1) == 0, "there is news");
+	CHECK(is_call(inner + IN_HELPER, 0, 2, 0, "java.util.Help.compare", 13) &&
+		      is_call(inner + IN_BODY, 0, 1, 0, "java.util.TreeMap.put", 300),
+	      "the kept addresses are looked at");
+	frame.pc = inner + DEOPT;
+	CHECK(calls_of_frame(calls, &frame, &thread, false, found, 2) == 2 &&
+		      !strcmp(found[0].function, "java.util.Help.compare"),
+	      "a compiled frame");
+	frame = (struct uw_frame){ .pc = inner + DEOPT_MH, .sp = STACK + 8 * SP };
+	CHECK(calls_of_frame(calls, &frame, &thread, false, found, 2) == 1 &&
+		      !strcmp(found[0].function, "java.util.TreeMap.put"),
+	      "behind an interpreted one");
+	/* The same frame is in another place later. */
+	words[14] = inner + DEOPT;
+	words[15 + KEPT / 8] = inner + IN_BODY;
+	frame = (struct uw_frame){ .pc = inner + DEOPT, .sp = STACK + 8 * 15 };
+	CHECK(look(h, inner, 0, 0, 2) == -EAGAIN &&
+		      calls_of_frame(calls, &frame, &thread, false, found, 2) == 1 &&
+		      found[0].line == 300,
+	      "elsewhere");
+	frame.sp = STACK + sizeof(words) - 8;
+	CHECK(!calls_of_frame(calls, &frame, &thread, false, found, 2), "beyond what is there");
+	calls_free(calls);
+	calls = NULL;
+	hotspot_free(h);
+}
+
 /* A walked frame is what the table says of its words; while it is made, of what is there already. */
 static void test_frames(void)
 {
@@ -555,6 +609,8 @@ int main(void)
 		test_walks(&versions[i]);
 	for (unsigned int i = 0; i < sizeof(versions) / sizeof(*versions); i++)
 		test_calls(&versions[i]);
+	for (unsigned int i = 0; i < sizeof(versions) / sizeof(*versions); i++)
+		test_kept(&versions[i]);
 	for (unsigned int i = 0; i < sizeof(versions) / sizeof(*versions); i++) {
 		test_code_may_overlap(&versions[i]);
 		test_long_ways_ask_for_time(&versions[i]);
