@@ -8,6 +8,7 @@
 #include "agent/role/sandbox.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,8 +236,12 @@ static void serve(struct channels *channels, struct history *h)
 	struct serving s = { .history = h };
 	bool more = false;
 
-	while (!channels_answer_next(channels, more ? 0 : -1, answer, &s))
+	while (!channels_answer_next(channels, more ? 0 : -1, answer, &s)) {
 		more = s.keeps && keep(h);
+		if (!more)
+			(void)malloc_trim(
+				0); /* return memory to the system until the next window */
+	}
 }
 
 void history_serve(struct channels *channels, const char *path)
