@@ -49,6 +49,14 @@ static inline int image_read(void *ctx, uint64_t addr, void *out, size_t size)
 	return 0;
 }
 
+/* A runtime_live_fn. */
+static inline int image_live(void *ctx, struct opener_part *parts, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		parts[i].err = image_read(ctx, parts[i].addr, parts[i].out, parts[i].size);
+	return 0;
+}
+
 /*
  * Make the beginning of _PyRuntime of a version that says its offsets itself, and read them: numbers of struct
  * _Py_DebugOffsets (Include/internal/pycore_runtime.h in 3.13, pycore_debug_offsets.h in 3.14), and offsets that

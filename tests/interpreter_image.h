@@ -32,6 +32,14 @@ static int read_image(void *ctx, uint64_t addr, void *out, size_t size)
 	return 0;
 }
 
+/* A runtime_live_fn. */
+static int live_image(void *ctx, struct opener_part *parts, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		parts[i].err = read_image(ctx, parts[i].addr, parts[i].out, parts[i].size);
+	return 0;
+}
+
 static void put(uint64_t addr, uint64_t value, unsigned int size)
 {
 	memcpy(image.bytes + (addr - BASE), &value, size);
@@ -83,7 +91,7 @@ static inline struct runtime_memory *planned_memory(struct plan_model *model,
 	sample = (struct event_sample){ .slices = model->slices, .n_slices = model->n };
 	if (runtime_memory_new(&m))
 		abort();
-	runtime_memory_begin(m, &sample, read_image, NULL);
+	runtime_memory_begin(m, &sample, live_image, NULL);
 	return m;
 }
 
@@ -98,7 +106,7 @@ static struct runtime_memory *image_memory(void)
 
 	if (runtime_memory_new(&m))
 		abort();
-	runtime_memory_begin(m, &sample, read_image, NULL);
+	runtime_memory_begin(m, &sample, live_image, NULL);
 	return m;
 }
 

@@ -256,29 +256,75 @@ int opener_memory(struct opener *opener, uint32_t pid, int *fd)
 	return 0;
 }
 
-int opener_read_memory(struct opener *opener, int memory, uint64_t addr, void *out, size_t size,
-		       struct opener_wait *wait)
+/* Read the pieces in this process. */
+static void read_here(int memory, struct opener_part *parts, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct opener_part *p = &parts[i];
+		bool is = p->addr <= INT64_MAX && p->size <= INT64_MAX - p->addr &&
+			  pread(memory, p->out, p->size, (off_t)p->addr) == (ssize_t)p->size;
+
+		p->err = is ? 0 : -EFAULT;
+	}
+}
+
+/* Return how many of these pieces, from the first on, go into one request. */
+static size_t in_one(const struct opener_part *parts, size_t n)
+{
+	size_t size = 0, k = 0;
+
+	while (k < n && k < REQUEST_PARTS_MAX && parts[k].size <= REQUEST_BYTES_MAX - size)
+		size += parts[k++].size;
+	return k;
+}
+
+int opener_read_parts(struct opener *opener, int memory, struct opener_part *parts, size_t n,
+		      struct opener_wait *wait)
 {
 	struct request request = { .what = REQUEST_READ_MEMORY,
 				   .opener = opener->number,
 				   .fd = memory };
 	uint64_t began;
-	int err = addr > INT64_MAX || size > INT64_MAX - addr ? -EFAULT : 0;
+	int err = 0;
 
 	wait->ns = 0;
-	if (!err && !opener->number)
-		return pread(memory, out, size, (off_t)addr) == (ssize_t)size ? 0 : -EFAULT;
+	if (!opener->number) {
+		read_here(memory, parts, n);
+		return 0;
+	}
 	began = now_ns();
-	for (size_t done = 0; !err && done < size;) {
-		size_t piece = size - done < REQUEST_BYTES_MAX ? size - done : REQUEST_BYTES_MAX;
-
-		request.file.start = addr + done;
-		request.file.end = request.file.start + piece;
-		err = request_memory(&request, OPENER_MEMORY_MS, (uint8_t *)out + done,
-				     &wait->late);
-		done += piece;
+	for (size_t i = 0; i < n; i++)
+		parts[i].err = -EFAULT;
+	for (size_t i = 0; !err && i < n; i += request.n_parts) {
+		request.parts = &parts[i];
+		request.n_parts = in_one(&parts[i], n - i);
+		err = request.n_parts ? request_parts(&request, OPENER_MEMORY_MS, &wait->late)
+				      : -EINVAL;
 	}
 	wait->ns = now_ns() - began;
+	return err;
+}
+
+int opener_read_memory(struct opener *opener, int memory, uint64_t addr, void *out, size_t size,
+		       struct opener_wait *wait)
+{
+	uint64_t waited = 0;
+	int err = 0;
+
+	for (size_t done = 0; !err && done < size;) {
+		struct opener_part part = { .addr = addr + done,
+					    .out = (uint8_t *)out + done,
+					    .size = size - done };
+
+		if (part.size > OPENER_PART_MAX)
+			part.size = OPENER_PART_MAX;
+		err = addr > UINT64_MAX - done ? -EFAULT
+					       : opener_read_parts(opener, memory, &part, 1, wait);
+		err = err ? err : part.err;
+		waited += wait->ns;
+		done += part.size;
+	}
+	wait->ns = waited;
 	return err;
 }
 

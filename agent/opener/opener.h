@@ -224,6 +224,20 @@ struct opener_wait {
 };
 int opener_read_memory(struct opener *opener, int memory, uint64_t addr, void *out, size_t size,
 		       struct opener_wait *wait);
+/*
+ * Read several pieces of that memory, each of at most OPENER_PART_MAX bytes: one answer of the opener's process, which
+ * takes 10 µs, is for many. part.err says whether all of a piece was read. Returns 0, or the error of the opener's
+ * process; then no piece has to be there.
+ */
+#define OPENER_PART_MAX ((size_t)24 << 10)
+struct opener_part {
+	uint64_t addr;
+	void *out;
+	size_t size;
+	int err; /* 0 or -EFAULT */
+};
+int opener_read_parts(struct opener *opener, int memory, struct opener_part *parts, size_t n,
+		      struct opener_wait *wait);
 /* Return whether that process still reads. While it does, one less request can be made. */
 bool opener_is_late(size_t late);
 

@@ -127,6 +127,31 @@ static void take_file(struct message *m, struct opener_file *f, struct opener_us
 	f->path = message_take_text(m);
 }
 
+static void put_parts(struct message *m, const struct opener_part *parts, size_t n)
+{
+	message_number(m, n);
+	for (size_t i = 0; i < n; i++) {
+		message_number(m, parts[i].addr);
+		message_number(m, parts[i].size);
+	}
+}
+
+/* Take what put_parts wrote: at most REQUEST_PARTS_MAX. */
+static size_t take_parts(struct message *m, struct opener_part *parts)
+{
+	uint64_t n = message_take_number(m);
+
+	if (n > REQUEST_PARTS_MAX) {
+		m->err = m->err ? m->err : -EBADMSG;
+		return 0;
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		parts[i] = (struct opener_part){ .addr = message_take_number(m) };
+		parts[i].size = message_take_number(m);
+	}
+	return n;
+}
+
 static void put_request(struct message *m, const struct request *r)
 {
 	message_init(m);
@@ -143,10 +168,15 @@ static void put_request(struct message *m, const struct request *r)
 	message_text(m, r->link);
 	message_text(m, r->name);
 	message_text(m, r->directory);
+	if (r->what == REQUEST_READ_MEMORY)
+		put_parts(m, r->parts, r->n_parts);
 	message_fd(m, r->fd);
 }
 
-/* user: where the user of r->file is stored. The texts are borrowed from m. */
+/*
+ * user: where the user of r->file is stored; r->parts has room for REQUEST_PARTS_MAX. The texts are borrowed
+ * from m.
+ */
 static void take_request(struct message *m, struct request *r, struct opener_user *user)
 {
 	r->what = (enum request_what)message_take_number(m);
@@ -162,6 +192,8 @@ static void take_request(struct message *m, struct request *r, struct opener_use
 	r->link = message_take_text(m);
 	r->name = message_take_text(m);
 	r->directory = message_take_text(m);
+	if (r->what == REQUEST_READ_MEMORY)
+		r->n_parts = take_parts(m, r->parts);
 	r->fd = message_take_fd(m);
 }
 
@@ -187,9 +219,23 @@ static void take_reply(struct message *m, struct reply *r)
 
 /* ---- the worker's end ------------------------------------------------------------------- */
 
+/* Take the bytes of the parts: which of them could be read, then these. */
+static void take_read(struct message *m, struct opener_part *parts, size_t n)
+{
+	uint8_t has[REQUEST_PARTS_MAX];
+
+	message_take_bytes(m, has, n);
+	for (size_t i = 0; i < n && !m->err; i++) {
+		if (!has[i])
+			continue;
+		message_take_bytes(m, parts[i].out, parts[i].size);
+		parts[i].err = m->err ? -EFAULT : 0;
+	}
+}
+
 /*
  * Send a request and wait for its reply: timeout_ms at most, -1: without limit. Copy the n bytes that
- * come with a success.
+ * come with a success, or those of the request's parts.
  */
 static int call(struct request *request, int timeout_ms, struct reply *reply, void *bytes, size_t n,
 		size_t *late)
@@ -206,6 +252,8 @@ static int call(struct request *request, int timeout_ms, struct reply *reply, vo
 		take_reply(m, reply);
 		if (!reply->err && n)
 			message_take_bytes(m, bytes, n);
+		if (!reply->err)
+			take_read(m, request->parts, request->n_parts);
 		err = m->err ? m->err : reply->err;
 		message_fini(m);
 		if (m->err)
@@ -225,12 +273,11 @@ int request_call(struct request *request, struct reply *reply)
 	return call(request, -1, reply, NULL, 0, NULL);
 }
 
-int request_memory(struct request *request, int timeout_ms, void *out, size_t *late)
+int request_parts(struct request *request, int timeout_ms, size_t *late)
 {
 	struct reply reply;
 
-	return call(request, timeout_ms, &reply, out, request->file.end - request->file.start,
-		    late);
+	return call(request, timeout_ms, &reply, NULL, 0, late);
 }
 
 int request_context(struct request *request, int timeout_ms, struct opener_context *out,
@@ -453,21 +500,35 @@ static int open_code(struct request_server *s, struct opener *opener, const stru
 	return refused ? refused : err;
 }
 
-/* Read the memory in the range of the request's file. It may never answer. */
-static int read_memory(struct opener *opener, const struct request *r, struct reply *reply)
+/*
+ * Read the request's parts of a memory, which may never answer. The reply has a byte for each part, whether it could be
+ * read, then the bytes of those that could.
+ */
+static int read_parts(struct opener *opener, const struct request *r, struct reply *reply)
 {
-	uint64_t size = r->file.end - r->file.start;
 	struct opener_wait wait;
+	size_t size = 0, at;
 	int err;
 
-	if (r->file.end < r->file.start || size > REQUEST_BYTES_MAX)
-		return -EINVAL;
-	reply->bytes = malloc(size + 1);
+	for (size_t i = 0; i < r->n_parts; i++) {
+		if (r->parts[i].size > REQUEST_BYTES_MAX - size)
+			return -EINVAL;
+		size += r->parts[i].size;
+	}
+	reply->bytes = malloc(r->n_parts + size + 1);
 	if (!reply->bytes)
 		return -ENOMEM;
-	err = opener_read_memory(opener, r->fd, r->file.start, reply->bytes, size, &wait);
-	reply->n_bytes = err ? 0 : size;
-	return err;
+	at = r->n_parts;
+	for (size_t i = 0; i < r->n_parts; i++) {
+		r->parts[i].out = reply->bytes + at;
+		err = opener_read_parts(opener, r->fd, &r->parts[i], 1, &wait);
+		if (err)
+			return err;
+		reply->bytes[i] = !r->parts[i].err;
+		at += r->parts[i].err ? 0 : r->parts[i].size;
+	}
+	reply->n_bytes = at;
+	return 0;
 }
 
 /* Copy the context of the request's process. */
@@ -561,7 +622,7 @@ static int serve_one(struct request_server *s, struct opener *opener, struct req
 	case REQUEST_MEMORY:
 		return opener_memory(opener, r->pid, &reply->fd);
 	case REQUEST_READ_MEMORY:
-		return read_memory(opener, r, reply);
+		return read_parts(opener, r, reply);
 	case REQUEST_CONTEXT:
 		return read_context(opener, r, reply);
 	case REQUEST_USER_NAME:
@@ -572,7 +633,8 @@ static int serve_one(struct request_server *s, struct opener *opener, struct req
 
 void request_answer(void *ctx, struct message *request, struct message *reply)
 {
-	struct request r = { .fd = -1 };
+	struct opener_part parts[REQUEST_PARTS_MAX];
+	struct request r = { .fd = -1, .parts = parts };
 	struct reply result = { .fd = -1 };
 	struct opener_user user;
 	struct opener *opener;

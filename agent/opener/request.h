@@ -63,6 +63,8 @@ struct request {
 	uint32_t pid, ns_pid;
 	bool flag;
 	int fd; /* -1: none */
+	struct opener_part *parts;
+	size_t n_parts;
 };
 
 struct reply {
@@ -86,14 +88,15 @@ int request_call(struct request *request, struct reply *reply);
 int request_file(struct request *request, unsigned int *next, int *fd);
 
 /*
- * Read memory in the opener's process: request->file has the range, at most REQUEST_BYTES_MAX, and
- * request->fd the memory. -ETIMEDOUT: no reply within timeout_ms, and *late is for request_is_late,
- * which returns whether it is still to come.
+ * Read memory in the opener's process: request->parts, at most REQUEST_PARTS_MAX of together at most
+ * REQUEST_BYTES_MAX, and request->fd the memory. -ETIMEDOUT: no reply within timeout_ms, and *late is for
+ * request_is_late, which returns whether it is still to come.
  */
 #define REQUEST_BYTES_MAX ((size_t)28 << 10)
-int request_memory(struct request *request, int timeout_ms, void *out, size_t *late);
+#define REQUEST_PARTS_MAX ((size_t)128)
+int request_parts(struct request *request, int timeout_ms, size_t *late);
 bool request_is_late(size_t late);
-/* Copy a process context: request->pid and request->next, its known time. As request_memory. */
+/* Copy a process context: request->pid and request->next, its known time. As request_parts. */
 int request_context(struct request *request, int timeout_ms, struct opener_context *out,
 		    size_t *late);
 /* Read a user's name: request->user.uid has the number. */

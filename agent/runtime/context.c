@@ -38,7 +38,7 @@ int context_otel_place(const struct uw_object *object, uint64_t bias, bool glibc
 	}
 	if (tls.word == UW_TLS_NONE)
 		return -ENOTSUP;
-	err = live(ctx, bias + tls.vaddr, &word, sizeof(word));
+	err = runtime_read_live(live, ctx, bias + tls.vaddr, &word, sizeof(word));
 	if (err)
 		return err;
 	if (!word)
@@ -50,7 +50,7 @@ int context_otel_place(const struct uw_object *object, uint64_t bias, bool glibc
 	pair[0] = word;
 	pair[1] = tls.off;
 	if (tls.word == UW_TLS_DESC)
-		err = live(ctx, word, pair, sizeof(pair));
+		err = runtime_read_live(live, ctx, word, pair, sizeof(pair));
 	if (err)
 		return err;
 	if (!glibc || tls.word == UW_TLS_STATIC || !pair[0] || pair[0] > MODULES_MAX ||

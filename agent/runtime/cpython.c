@@ -146,6 +146,9 @@ struct decoding {
 	uint64_t frames[RUNTIME_PUT_MAX];
 	size_t n;
 	size_t native; /* the native frame that is looked at next */
+	uint64_t
+		failed[CPYTHON_CODES_MAX]; /* code objects that could not be read for this sample */
+	size_t n_failed;
 	const char *missing;
 };
 
@@ -155,38 +158,32 @@ static void drop_code(struct cpython *c, uint32_t id)
 	uw_hash_remove(&c->by_addr, hash_u64(0, c->codes[id].addr), id);
 }
 
-/* Find the code object at addr; read it if it is not known. UW_HASH_NONE: why not is in d->missing. */
-static uint32_t code_of(struct decoding *d, uint64_t addr)
+/* Find a code object that is known to be the one with these words. */
+static uint32_t find_code(struct cpython *c, uint64_t addr, const uint8_t *check)
 {
-	struct cpython *c = d->c;
-	uint64_t hash = hash_u64(0, addr);
-	uint32_t id = UW_HASH_FIND(i, &c->by_addr, hash, c->codes[i].addr == addr);
-	uint8_t check[CPYTHON_CHECK_MAX] = { 0 };
-	struct cpython_code code;
-	const char *why;
+	uint32_t id = UW_HASH_FIND(i, &c->by_addr, hash_u64(0, addr), c->codes[i].addr == addr);
 
-	if (!runtime_read(d->m, addr + d->l->c_check, check, d->l->c_check_size)) {
-		d->missing = "their code was not copied";
-		return UW_HASH_NONE;
-	}
-	if (id != UW_HASH_NONE && !memcmp(c->codes[id].check, check, d->l->c_check_size))
+	if (id == UW_HASH_NONE || !memcmp(c->codes[id].check, check, c->layout.c_check_size))
 		return id;
-	if (id != UW_HASH_NONE)
-		drop_code(c, id);
-	why = cpython_code_read(d->l, d->m, addr, check, &code);
-	if (why) {
-		d->missing = why;
-		return UW_HASH_NONE;
-	}
+	drop_code(c, id);
+	return UW_HASH_NONE;
+}
+
+static void add_code(struct cpython *c, struct cpython_code *code)
+{
 	if (c->n_codes >= CODES_MAX)
 		forget_code(c);
 	if (array_grow(c->codes, c->n_codes, c->room_codes) ||
-	    uw_hash_add(&c->by_addr, hash, (uint32_t)c->n_codes)) {
-		cpython_code_fini(&code);
-		return UW_HASH_NONE;
-	}
-	c->codes[c->n_codes] = code;
-	return (uint32_t)c->n_codes++;
+	    uw_hash_add(&c->by_addr, hash_u64(0, code->addr), (uint32_t)c->n_codes))
+		cpython_code_fini(code);
+	else
+		c->codes[c->n_codes++] = *code;
+}
+
+/* Read the words that tell which code object it is; they were copied with the sample. */
+static bool read_check(const struct decoding *d, uint64_t addr, uint8_t *check)
+{
+	return runtime_read(d->m, addr + d->l->c_check, check, d->l->c_check_size);
 }
 
 /* Return the address of the frame that runs the instruction at off of a code object; 0: no memory. */
@@ -306,9 +303,75 @@ static int64_t offset_of(const struct decoding *d, const struct frame *f)
 /* From 3.12 on: the owner of a frame that is no Python frame but marks a call of the loop. */
 #define OWNED_BY_CALL 3
 
+/* Return whether it only marks a call of the loop. */
+static bool is_mark(const struct decoding *d, const struct frame *f)
+{
+	return d->l->entry == CPYTHON_SHIM && f->owner >= OWNED_BY_CALL;
+}
+
+/* Add the code of a frame, if it is not known and not among them. */
+static void want_code(struct decoding *d, uint64_t addr, struct cpython_code *codes, size_t *n)
+{
+	struct cpython_code code = { .addr = addr };
+
+	for (size_t i = 0; i < *n; i++)
+		if (codes[i].addr == addr)
+			return;
+	if (read_check(d, addr, code.check) && find_code(d->c, addr, code.check) == UW_HASH_NONE)
+		codes[(*n)++] = code;
+}
+
+/* Read the code of a frame, and with it all code of the frames outside of it that is not known. */
+static void learn(struct decoding *d, const struct frame *first)
+{
+	struct cpython_code codes[CPYTHON_CODES_MAX];
+	struct frame f = *first;
+	size_t n = 0, seen = 0;
+
+	do {
+		if (!is_mark(d, &f))
+			want_code(d, f.code, codes, &n);
+	} while (n < CPYTHON_CODES_MAX && ++seen < RUNTIME_PUT_MAX && f.previous &&
+		 read_frame(d, f.previous, &f));
+	cpython_codes_read(d->l, d->m, codes, n);
+	d->n_failed = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!codes[i].why) {
+			add_code(d->c, &codes[i]);
+		} else {
+			d->failed[d->n_failed++] = codes[i].addr;
+			d->missing = codes[i].why;
+		}
+}
+
+static bool has_failed(const struct decoding *d, uint64_t addr)
+{
+	for (size_t i = 0; i < d->n_failed; i++)
+		if (d->failed[i] == addr)
+			return true;
+	return false;
+}
+
+/* Find the code object of a frame; read it if it is not known. UW_HASH_NONE: why not is in d->missing. */
+static uint32_t code_of(struct decoding *d, const struct frame *f)
+{
+	uint8_t check[CPYTHON_CHECK_MAX] = { 0 };
+	uint32_t id;
+
+	if (!read_check(d, f->code, check)) {
+		d->missing = "their code was not copied";
+		return UW_HASH_NONE;
+	}
+	id = find_code(d->c, f->code, check);
+	if (id != UW_HASH_NONE || has_failed(d, f->code))
+		return id;
+	learn(d, f);
+	return find_code(d->c, f->code, check);
+}
+
 static void add_frame(struct decoding *d, const struct frame *f)
 {
-	uint32_t code = code_of(d, f->code);
+	uint32_t code = code_of(d, f);
 	int64_t off = offset_of(d, f);
 	uint64_t address;
 
@@ -369,7 +432,7 @@ static void follow(struct decoding *d)
 			d->missing = why_not(d);
 			break;
 		}
-		if (d->l->entry == CPYTHON_SHIM && f.owner >= OWNED_BY_CALL) {
+		if (is_mark(d, &f)) {
 			put_all(d, native_at(d, f.addr));
 		} else {
 			add_frame(d, &f);

@@ -46,39 +46,54 @@ static size_t put_char(uint32_t c, char *out)
  * Read the beginning of an object, which tells how large the object is: as much as most have, up to the end
  * of the page. For a larger one the piece is read again.
  */
-#define MOST 256
-#define PAGE 4096
+#define MOST	   256
+#define PAGE	   4096
+#define BYTES_HEAD 32 /* of a bytes object, before its bytes */
 
-static const uint8_t *read_head(struct runtime_memory *m, uint64_t addr, size_t head)
+static size_t head_size(uint64_t addr, size_t least)
 {
 	size_t left = PAGE - addr % PAGE;
 
-	return runtime_piece(m, addr, left < head ? head : left < MOST ? left : MOST);
+	return left < least ? least : left < MOST ? left : MOST;
+}
+
+static const uint8_t *read_head(struct runtime_memory *m, uint64_t addr, size_t least)
+{
+	return runtime_piece(m, addr, head_size(addr, least));
+}
+
+/* A str's head: how many bytes it has in all, and where its text is. False: it is none. */
+struct text {
+	size_t begin, length;
+	unsigned int kind; /* bytes of a character */
+};
+
+static bool look_at_text(const struct cpython_layout *l, const uint8_t *p, struct text *out)
+{
+	uint64_t state = number(p + 32, 4) >> l->str_kind_bit, length = number(p + 16, 8);
+
+	out->kind = state & 7;
+	if ((out->kind != 1 && out->kind != 2 && out->kind != 4) || !(state >> 3 & 1))
+		return false; /* no str, or one that is not compact: names always are */
+	out->begin = state >> 4 & 1 ? l->str_ascii : l->str_compact;
+	out->length = length < CPYTHON_TEXT_MAX ? length : CPYTHON_TEXT_MAX;
+	return true;
 }
 
 /* Read a str. Return NULL if it is none, or no memory. */
 static char *read_text(const struct cpython_layout *l, struct runtime_memory *m, uint64_t addr)
 {
 	const uint8_t *p = read_head(m, addr, l->str_compact);
-	uint64_t length, state;
-	unsigned int kind;
-	size_t begin, at = 0;
+	size_t at = 0;
+	struct text t;
 	char *text;
 
-	if (!p)
+	if (!p || !look_at_text(l, p, &t))
 		return NULL;
-	length = number(p + 16, 8);
-	state = number(p + 32, 4) >> l->str_kind_bit;
-	kind = state & 7;
-	if ((kind != 1 && kind != 2 && kind != 4) || !(state >> 3 & 1))
-		return NULL; /* no str, or one that is not compact: names always are */
-	begin = state >> 4 & 1 ? l->str_ascii : l->str_compact;
-	if (length > CPYTHON_TEXT_MAX)
-		length = CPYTHON_TEXT_MAX;
-	p = runtime_piece(m, addr, begin + length * kind);
-	text = p ? malloc(length * 4 + 1) : NULL;
-	for (size_t i = 0; text && i < length; i++)
-		at += put_char((uint32_t)number(p + begin + i * kind, kind), text + at);
+	p = runtime_piece(m, addr, t.begin + t.length * t.kind);
+	text = p ? malloc(t.length * 4 + 1) : NULL;
+	for (size_t i = 0; text && i < t.length; i++)
+		at += put_char((uint32_t)number(p + t.begin + i * t.kind, t.kind), text + at);
 	if (text)
 		text[at] = '\0';
 	return text;
@@ -87,16 +102,16 @@ static char *read_text(const struct cpython_layout *l, struct runtime_memory *m,
 /* Read a bytes object. Return how many bytes there are, or 0. The caller frees *out. */
 static size_t read_bytes(struct runtime_memory *m, uint64_t addr, uint8_t **out)
 {
-	const uint8_t *p = read_head(m, addr, 32);
+	const uint8_t *p = read_head(m, addr, BYTES_HEAD);
 	uint64_t size = p ? number(p + 16, 8) : 0;
 
 	if (!size || size > CPYTHON_LINES_MAX)
 		return 0;
-	p = runtime_piece(m, addr, 32 + size);
+	p = runtime_piece(m, addr, BYTES_HEAD + size);
 	*out = p ? malloc(size) : NULL;
 	if (!*out)
 		return 0;
-	memcpy(*out, p + 32, size);
+	memcpy(*out, p + BYTES_HEAD, size);
 	return size;
 }
 
@@ -121,54 +136,143 @@ static size_t code_size(const struct cpython_layout *l)
 	return size;
 }
 
-const char *cpython_code_read(const struct cpython_layout *l, struct runtime_memory *m,
-			      uint64_t addr, const uint8_t *check, struct cpython_code *out)
-{
-	size_t size = code_size(l);
-	struct cpython_code code = { .addr = addr };
-	const uint8_t *p = runtime_piece(m, addr, size);
+/* Where the three objects are that a code object leads to. */
+struct leads {
 	uint64_t function, file, lines;
+};
 
-	if (p && memcmp(p + l->c_check, check, l->c_check_size) != 0) {
-		runtime_forget(m, addr);
-		p = runtime_piece(m, addr, size);
+static const char *why_not(const struct runtime_memory *m)
+{
+	return runtime_is_late(m) ? "their names were not read in time"
+				  : "their names cannot be read";
+}
+
+/* Look at the head of a code object, unless it failed before; code->why says so. */
+static void look_at_code(const struct cpython_layout *l, struct runtime_memory *m,
+			 struct cpython_code *code, struct leads *out)
+{
+	const uint8_t *p = code->why ? NULL : runtime_piece(m, code->addr, code_size(l));
+
+	if (code->why)
+		return;
+	if (!p) {
+		code->why = why_not(m);
+		return;
 	}
-	if (!p)
-		return runtime_is_late(m) ? "their names were not read in time"
-					  : "their names cannot be read";
-	if (memcmp(p + l->c_check, check, l->c_check_size) != 0)
-		return "their code has changed";
-	memcpy(code.check, check, l->c_check_size);
-	code.first_line = (uint32_t)number(p + l->c_first_line, 4);
-	if (code.first_line > INT32_MAX)
-		code.first_line = 0;
-	function = number(p + l->c_name, 8);
-	file = number(p + l->c_file, 8);
-	lines = number(p + l->c_lines, 8);
-	/*
-	 * What a program has freed may be something else now, so read it again if there is a process. The
-	 * code object's own piece is not used any more.
-	 */
-	runtime_forget(m, function);
-	runtime_forget(m, file);
-	runtime_forget(m, lines);
-	code.function = read_text(l, m, function);
-	code.file = read_text(l, m, file);
-	code.n_lines = read_bytes(m, lines, &code.lines);
-	/* If it was freed while this was read, the texts may be others' now. */
-	runtime_forget(m, addr);
-	p = runtime_piece(m, addr, size);
-	if (p && memcmp(p + l->c_check, check, l->c_check_size) != 0) {
-		cpython_code_fini(&code);
-		return "their code has changed";
+	if (memcmp(p + l->c_check, code->check, l->c_check_size) != 0) {
+		code->why = "their code has changed";
+		return;
 	}
-	if (!p || !code.function) {
-		cpython_code_fini(&code);
-		return runtime_is_late(m) ? "their names were not read in time"
-					  : "their names cannot be read";
+	code->first_line = (uint32_t)number(p + l->c_first_line, 4);
+	if (code->first_line > INT32_MAX)
+		code->first_line = 0;
+	*out = (struct leads){ .function = number(p + l->c_name, 8),
+			       .file = number(p + l->c_file, 8),
+			       .lines = number(p + l->c_lines, 8) };
+}
+
+static void want(struct runtime_want *wants, size_t *n, uint64_t addr, size_t size)
+{
+	wants[(*n)++] = (struct runtime_want){ .addr = addr, .size = size };
+}
+
+/* Want all of a str, or of a bytes object, of which there is more than was read. */
+static void want_text(const struct cpython_layout *l, struct runtime_memory *m, uint64_t addr,
+		      struct runtime_want *wants, size_t *n)
+{
+	const uint8_t *p = read_head(m, addr, l->str_compact);
+	struct text t;
+
+	if (p && look_at_text(l, p, &t) &&
+	    t.begin + t.length * t.kind > head_size(addr, l->str_compact))
+		want(wants, n, addr, t.begin + t.length * t.kind);
+}
+
+static void want_bytes(struct runtime_memory *m, uint64_t addr, struct runtime_want *wants,
+		       size_t *n)
+{
+	const uint8_t *p = read_head(m, addr, BYTES_HEAD);
+	uint64_t size = p ? number(p + 16, 8) : 0;
+
+	if (size <= CPYTHON_LINES_MAX && BYTES_HEAD + size > head_size(addr, BYTES_HEAD))
+		want(wants, n, addr, BYTES_HEAD + size);
+}
+
+/* Read the heads of the code objects again that have not failed. */
+static void renew_heads(const struct cpython_layout *l, struct runtime_memory *m,
+			struct cpython_code *codes, size_t n)
+{
+	struct runtime_want wants[CPYTHON_CODES_MAX];
+	size_t n_wants = 0, k = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!codes[i].why)
+			want(wants, &n_wants, codes[i].addr, code_size(l));
+	runtime_renew(m, wants, n_wants);
+	for (size_t i = 0; i < n; i++)
+		if (!codes[i].why && wants[k++].failed)
+			codes[i].why = why_not(m);
+}
+
+/*
+ * Read what the code objects lead to, if there is a process: what it has freed may be something else now. Each step
+ * reads for all of them at once.
+ */
+static void renew(const struct cpython_layout *l, struct runtime_memory *m,
+		  struct cpython_code *codes, size_t n)
+{
+	struct runtime_want wants[3 * CPYTHON_CODES_MAX];
+	struct leads leads[CPYTHON_CODES_MAX];
+	size_t n_wants = 0;
+
+	renew_heads(l, m, codes, n);
+	for (size_t i = 0; i < n; i++) {
+		look_at_code(l, m, &codes[i], &leads[i]);
+		if (codes[i].why)
+			continue;
+		want(wants, &n_wants, leads[i].function,
+		     head_size(leads[i].function, l->str_compact));
+		want(wants, &n_wants, leads[i].file, head_size(leads[i].file, l->str_compact));
+		want(wants, &n_wants, leads[i].lines, head_size(leads[i].lines, BYTES_HEAD));
 	}
-	*out = code;
-	return NULL;
+	runtime_renew(m, wants, n_wants);
+	/* Without its function's name, the rest of a code object is not wanted. */
+	for (size_t i = 0, k = 0; i < n; i++)
+		if (!codes[i].why && wants[k++ * 3].failed)
+			codes[i].why = why_not(m);
+	n_wants = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (codes[i].why)
+			continue;
+		want_text(l, m, leads[i].function, wants, &n_wants);
+		want_text(l, m, leads[i].file, wants, &n_wants);
+		want_bytes(m, leads[i].lines, wants, &n_wants);
+	}
+	runtime_renew(m, wants, n_wants);
+	/* If a code object was freed while this was read, the texts may be others' now: then its head has changed. */
+	renew_heads(l, m, codes, n);
+}
+
+void cpython_codes_read(const struct cpython_layout *l, struct runtime_memory *m,
+			struct cpython_code *codes, size_t n)
+{
+	struct leads leads;
+
+	renew(l, m, codes, n);
+	for (size_t i = 0; i < n; i++) {
+		struct cpython_code *code = &codes[i];
+
+		look_at_code(l, m, code, &leads);
+		if (code->why)
+			continue;
+		code->function = read_text(l, m, leads.function);
+		code->file = read_text(l, m, leads.file);
+		code->n_lines = read_bytes(m, leads.lines, &code->lines);
+		if (code->function)
+			continue;
+		cpython_code_fini(code);
+		code->why = why_not(m);
+	}
 }
 
 /* ---- lines ------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 struct cpython_code {
 	uint64_t addr;
 	uint8_t check[CPYTHON_CHECK_MAX]; /* the words that tell whether it is the same */
+	const char *why;		  /* it could not be read; NULL: it was */
 	char *function, *file;		  /* UTF-8; owned */
 	uint32_t first_line;
 	uint8_t *lines; /* owned */
@@ -19,11 +20,12 @@ struct cpython_code {
 #define CPYTHON_LINES_MAX ((size_t)20 << 10) /* bytes of a line table */
 
 /*
- * Read the code object at addr, whose words check are known from the sample. Return NULL and *out, which
- * cpython_code_fini releases, or why it cannot be read; *late: there is no time for it now.
+ * Read code objects, at most CPYTHON_CODES_MAX, whose addr and check are known from the sample; all else is zero.
+ * The caller releases those without a why by cpython_code_fini.
  */
-const char *cpython_code_read(const struct cpython_layout *layout, struct runtime_memory *memory,
-			      uint64_t addr, const uint8_t *check, struct cpython_code *out);
+#define CPYTHON_CODES_MAX 64
+void cpython_codes_read(const struct cpython_layout *layout, struct runtime_memory *memory,
+			struct cpython_code *codes, size_t n);
 void cpython_code_fini(struct cpython_code *code);
 
 /* Return the line of the instruction at an offset in bytes; 0: it has none. */

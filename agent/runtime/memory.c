@@ -154,6 +154,14 @@ static void note(struct runtime_memory *m, uint64_t addr, const uint8_t *bytes, 
 	m->n_news += sizeof(head) + size;
 }
 
+int runtime_read_live(runtime_live_fn live, void *ctx, uint64_t addr, void *out, size_t size)
+{
+	struct opener_part part = { .addr = addr, .out = out, .size = size };
+	int err = live(ctx, &part, 1);
+
+	return err ? err : part.err;
+}
+
 /* Read a piece from the recording or from the living process. */
 static int read_piece(struct runtime_memory *m, uint64_t addr, uint8_t *out, size_t size)
 {
@@ -161,7 +169,14 @@ static int read_piece(struct runtime_memory *m, uint64_t addr, uint8_t *out, siz
 
 	if (s->read)
 		return s->read(s->read_ctx, addr, out, size);
-	return m->live ? m->live(m->ctx, addr, out, size) : -EFAULT;
+	return m->live ? runtime_read_live(m->live, m->ctx, addr, out, size) : -EFAULT;
+}
+
+/* Return whether this can be a piece. */
+static bool can_be(uint64_t addr, size_t size)
+{
+	return addr >= RUNTIME_NOTES_END && size && size <= RUNTIME_PIECE_MAX &&
+	       addr <= UINT64_MAX - size;
 }
 
 const uint8_t *runtime_piece(struct runtime_memory *m, uint64_t addr, size_t size)
@@ -172,8 +187,7 @@ const uint8_t *runtime_piece(struct runtime_memory *m, uint64_t addr, size_t siz
 
 	if (id != UW_HASH_NONE && m->pieces[id].size >= size)
 		return m->pieces[id].bytes;
-	if (addr < RUNTIME_NOTES_END || !size || size > RUNTIME_PIECE_MAX ||
-	    addr > UINT64_MAX - size || (!m->live && !m->sample->read))
+	if (!can_be(addr, size) || (!m->live && !m->sample->read))
 		return NULL;
 	bytes = malloc(size);
 	if (!bytes)
@@ -186,6 +200,37 @@ const uint8_t *runtime_piece(struct runtime_memory *m, uint64_t addr, size_t siz
 	}
 	note(m, addr, bytes, size);
 	return store(m, addr, bytes, size) ? NULL : bytes;
+}
+
+void runtime_renew(struct runtime_memory *m, struct runtime_want *wants, size_t n)
+{
+	struct opener_part parts[RUNTIME_WANTS_MAX];
+	size_t of[RUNTIME_WANTS_MAX], used = 0;
+	int err;
+
+	if (!m->live || m->sample->read)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		runtime_forget(m, wants[i].addr);
+		wants[i].failed = true;
+		if (!can_be(wants[i].addr, wants[i].size) || used == RUNTIME_WANTS_MAX)
+			continue;
+		parts[used] = (struct opener_part){ .addr = wants[i].addr,
+						    .out = malloc(wants[i].size),
+						    .size = wants[i].size };
+		of[used] = i;
+		used += parts[used].out != NULL;
+	}
+	err = used ? m->live(m->ctx, parts, used) : 0;
+	m->late |= err == -ETIME;
+	for (size_t i = 0; i < used; i++) {
+		if (err || parts[i].err) {
+			free(parts[i].out);
+			continue;
+		}
+		note(m, parts[i].addr, parts[i].out, parts[i].size);
+		wants[of[i]].failed = store(m, parts[i].addr, parts[i].out, parts[i].size) != 0;
+	}
 }
 
 void runtime_note(struct runtime_memory *m, uint64_t addr, const void *bytes, size_t size)

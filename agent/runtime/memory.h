@@ -11,6 +11,7 @@
 #define AGENT_RUNTIME_MEMORY_H
 
 #include "agent/event.h"
+#include "agent/opener/opener.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,12 +19,15 @@
 
 struct runtime_memory;
 
-#define RUNTIME_PIECE_MAX ((size_t)24 << 10) /* bytes of a piece */
+#define RUNTIME_PIECE_MAX OPENER_PART_MAX /* bytes of a piece */
 
 /*
- * Reads memory of the process as it is now: 0, -EFAULT, or -ETIME: not now. NULL: there is no process.
+ * Reads pieces of the process's memory as they are now: 0, and each has its own err; or -EFAULT, or -ETIME: not now.
+ * NULL: there is no process.
  */
-typedef int (*runtime_live_fn)(void *ctx, uint64_t addr, void *out, size_t size);
+typedef int (*runtime_live_fn)(void *ctx, struct opener_part *parts, size_t n);
+/* Read one piece: 0, -EFAULT or -ETIME. */
+int runtime_read_live(runtime_live_fn live, void *ctx, uint64_t addr, void *out, size_t size);
 
 int runtime_memory_new(struct runtime_memory **out); /* -ENOMEM */
 void runtime_memory_free(struct runtime_memory *m);  /* NULL is fine */
@@ -41,6 +45,18 @@ bool runtime_read_u64(struct runtime_memory *m, uint64_t addr, uint64_t *out);
  * runtime_memory_store. NULL: they cannot be read, or not now; runtime_is_late says which.
  */
 const uint8_t *runtime_piece(struct runtime_memory *m, uint64_t addr, size_t size);
+/*
+ * Read pieces from the living process again, all at once, which takes about as long as one: what runtime_piece gives for
+ * them then is not older than this call. A piece that cannot be read is forgotten, and failed. Without a process nothing
+ * happens.
+ */
+struct runtime_want {
+	uint64_t addr;
+	size_t size;
+	bool failed;
+};
+#define RUNTIME_WANTS_MAX 256
+void runtime_renew(struct runtime_memory *m, struct runtime_want *wants, size_t n);
 /* Return whether a piece was not read because there is no time for it now: a later sample may get it. */
 bool runtime_is_late(const struct runtime_memory *m);
 /*

@@ -19,13 +19,15 @@
 #define LOOK_NS	     UINT64_C(100000000) /* between two attempts to open the memory of a process */
 /*
  * Reading the memory of a user's processes takes a tenth of the time at most, of which BURST_NS can be used
- * ahead: a program that has just begun has many names. A read counts READ_NS, about the CPU time that it takes,
- * as on a busy machine the opener's process waits for a CPU; but one that is waited for SLOW_NS counts whole.
+ * ahead: a program that has just begun has many names. A read counts READ_NS, and PART_NS for each piece, about the CPU
+ * time that it takes, as on a busy machine the opener's process waits for a CPU; but one that is waited for SLOW_NS
+ * counts whole.
  * If a process did not answer, no process of that user is read while it does not.
  */
 #define USERS	 16 /* a power of two; by the low bits of the user's number */
 #define BURST_NS UINT64_C(2000000000)
 #define READ_NS	 50000
+#define PART_NS	 1000
 #define SLOW_NS	 10000000
 #define REST	 10
 
@@ -183,7 +185,7 @@ static bool has(const struct watch *w, const struct runtime_ops *ops, const stru
 	return false;
 }
 
-static int read_live(void *ctx, uint64_t addr, void *out, size_t size);
+static int read_live(void *ctx, struct opener_part *parts, size_t n);
 
 /* Let the samples of a process have slices. Without them, there are neither frames nor labels. */
 static void set_plan(struct runtimes *r, struct watch *w)
@@ -571,7 +573,7 @@ static bool may_read(struct user *u, uint64_t now)
 }
 
 /* A runtime_live_fn. */
-static int read_live(void *ctx, uint64_t addr, void *out, size_t size)
+static int read_live(void *ctx, struct opener_part *parts, size_t n)
 {
 	struct runtimes *r = ctx;
 	struct watch *w = r->reading;
@@ -593,9 +595,9 @@ static int read_live(void *ctx, uint64_t addr, void *out, size_t size)
 			return -EFAULT;
 		}
 	}
-	err = opener_read_memory(r->is.opener, w->fd, addr, out, size, &wait);
+	err = opener_read_parts(r->is.opener, w->fd, parts, n, &wait);
 	began = now_ns() - began;
-	u->spent_ns += began < SLOW_NS ? READ_NS : began;
+	u->spent_ns += began < SLOW_NS ? READ_NS + n * PART_NS : began;
 	if (err == -ETIMEDOUT) {
 		u->unanswered = true;
 		u->late = wait.late;

@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (runtime_memory_new(&stack.memory) || runtime_frames_new(&stack.frames))
 		abort();
 	/* There is a process, or what a capture file has of it. */
-	runtime_memory_begin(stack.memory, &event.sample, how & 0x40 ? image_read : NULL, &image);
+	runtime_memory_begin(stack.memory, &event.sample, how & 0x40 ? image_live : NULL, &image);
 	file.memory = stack.memory;
 	err = runtime_cpython.attach(&file, &state, &plan);
 	if (err && !cpython_has_offsets(version))

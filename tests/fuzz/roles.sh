@@ -24,6 +24,8 @@ def request(what, opener=1, path="", link=None, name=None, directory=None, live=
     file = b"".join(map(number, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0])) + ID + USER + text(path)
     whole = b"".join(map(number, [what, opener, 0, 1, 1, flag])) + options + file + ID + USER
     whole += text(link) + text(name) + text(directory)
+    if what == 18:  # parts of a memory
+        whole += b"".join(map(number, [2, 4096, 8, 0, 0]))
     return struct.pack("<H", len(whole)) + whole
 
 secret = "/tmp/fuzz_opener.secret"

@@ -62,7 +62,7 @@ static const char *decoded(uint16_t version, uint32_t most)
 	CHECK(!runtime_memory_new(&memory) && !runtime_frames_new(&frames), "memory");
 	s->regions = &thread_stack;
 	s->n_regions = 1;
-	runtime_memory_begin(memory, s, image_read, &image);
+	runtime_memory_begin(memory, s, image_live, &image);
 	state = attached(version);
 	image_plan(&image, &plan, 0x1000, most, &slices);
 	s->slices = slices.regions;
@@ -200,20 +200,56 @@ static void test_code_that_has_changed(void)
 {
 	struct event_sample s = { .read = image_read, .read_ctx = &image };
 	const struct cpython_layout *l = cpython_layout_of(0x30b);
-	uint8_t check[CPYTHON_CHECK_MAX];
-	struct cpython_code code;
+	struct cpython_code codes[2] = { { .addr = IMAGE_BASE + IMAGE_CODES } };
 
 	image_make(&image, l, true);
 	CHECK(!runtime_memory_new(&memory), "memory");
 	runtime_memory_begin(memory, &s, NULL, NULL);
-	memcpy(check, image.bytes + IMAGE_CODES + l->c_check, sizeof(check));
-	CHECK(!cpython_code_read(l, memory, IMAGE_BASE + IMAGE_CODES, check, &code), "read");
-	CHECK(!strcmp(code.function, "f0") && code.first_line == 10, code.function);
-	cpython_code_fini(&code);
-	check[0] ^= 1;
-	CHECK(cpython_code_read(l, memory, IMAGE_BASE + IMAGE_CODES, check, &code) != NULL,
-	      "another one is there now");
+	memcpy(codes[0].check, image.bytes + IMAGE_CODES + l->c_check, l->c_check_size);
+	codes[1] = codes[0];
+	codes[1].check[0] ^= 1;
+	cpython_codes_read(l, memory, codes, 2);
+	CHECK(!codes[0].why && !strcmp(codes[0].function, "f0") && codes[0].first_line == 10,
+	      "read");
+	CHECK(codes[1].why && !codes[1].function, "another one is there now");
+	cpython_code_fini(&codes[0]);
 	runtime_memory_free(memory);
+}
+
+/* Frees a code object while it is read, as far as can be seen: after so many readings its words change. */
+static int freed_after;
+
+static int changing_live(void *ctx, struct opener_part *parts, size_t n)
+{
+	if (!freed_after--)
+		image.bytes[IMAGE_CODES + cpython_layout_of(0x30b)->c_check] ^= 1;
+	return image_live(ctx, parts, n);
+}
+
+static void test_code_that_changes_while_it_is_read(void)
+{
+	static const struct event_sample nothing = { .n_regions = 0 };
+	const struct cpython_layout *l = cpython_layout_of(0x30b);
+	uint8_t check[CPYTHON_CHECK_MAX];
+	struct cpython_code code;
+	int n = 0;
+
+	image_make(&image, l, true);
+	memcpy(check, image.bytes + IMAGE_CODES + l->c_check, l->c_check_size);
+	for (freed_after = -1; freed_after < 0; n++) {
+		image_make(&image, l, true);
+		code = (struct cpython_code){ .addr = IMAGE_BASE + IMAGE_CODES };
+		memcpy(code.check, check, sizeof(check));
+		CHECK(!runtime_memory_new(&memory), "memory");
+		runtime_memory_begin(memory, &nothing, changing_live, &image);
+		freed_after = n;
+		cpython_codes_read(l, memory, &code, 1);
+		CHECK((freed_after < 0) == (code.why != NULL), "seen");
+		if (!code.why)
+			cpython_code_fini(&code);
+		runtime_memory_free(memory);
+	}
+	CHECK(n == 4, "heads, texts, heads");
 }
 
 /*
@@ -368,6 +404,7 @@ int main(void)
 	test_a_frame_without_code();
 	test_hostile_structures_end();
 	test_code_that_has_changed();
+	test_code_that_changes_while_it_is_read();
 	test_lines();
 	test_offsets_that_a_version_says();
 	return check_done();

@@ -331,7 +331,8 @@ static void test_the_mapped_file_is_the_last_candidate(void)
 /* What a worker that was taken over could send. */
 static void test_bad_requests_are_refused(struct channels *channels)
 {
-	struct request request = { .what = REQUEST_OPEN, .fd = -1 };
+	struct opener_part parts[REQUEST_PARTS_MAX + 1] = { { .addr = 1 } };
+	struct request request = { .what = REQUEST_OPEN, .fd = -1, .parts = parts };
 	struct reply reply;
 
 	request.opener = 4711;
@@ -349,10 +350,14 @@ static void test_bad_requests_are_refused(struct channels *channels)
 	CHECK(request_call(&request, &reply) == -EBADMSG, "too many groups");
 	request.user.n_groups = 0;
 	request.what = REQUEST_READ_MEMORY;
-	request.file.end = REQUEST_BYTES_MAX + 1;
+	request.n_parts = REQUEST_PARTS_MAX + 1;
+	CHECK(request_call(&request, &reply) == -EBADMSG, "too many parts of a memory");
+	request.n_parts = 2;
+	parts[0].size = REQUEST_BYTES_MAX;
+	parts[1].size = 1;
 	CHECK(request_call(&request, &reply) == -EINVAL, "more memory than a message can hold");
-	request.file.start = request.file.end + 1;
-	CHECK(request_call(&request, &reply) == -EINVAL, "memory that ends before it begins");
+	parts[1].size = UINT64_MAX;
+	CHECK(request_call(&request, &reply) == -EINVAL, "and much more");
 	for (size_t size = 1; size < 400; size += 7) {
 		static const uint8_t ones[400] = { [0 ... 399] = 0xff };
 
@@ -370,7 +375,8 @@ static void test_memory_is_read(void)
 	struct opener_options options = { .live = true };
 	static uint8_t memory[3 * REQUEST_BYTES_MAX], copy[3 * REQUEST_BYTES_MAX];
 	int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-	size_t size = sizeof(memory) - 5;
+	size_t size = sizeof(memory) - 5, same = 0;
+	struct opener_part parts[200];
 	struct opener_wait wait;
 	struct opener *opener = NULL;
 
@@ -384,6 +390,17 @@ static void test_memory_is_read(void)
 	      "the end of all memory");
 	CHECK(opener_read_memory(opener, -1, (uintptr_t)memory, copy, 8, &wait) == -EFAULT,
 	      "no memory");
+	/* Some pieces can be read and some cannot; 200 of 400 bytes need several messages. */
+	memset(copy, 0, sizeof(copy));
+	for (size_t i = 0; i < 200; i++)
+		parts[i] = (struct opener_part){ .addr = i % 3 ? (uintptr_t)memory + 300 * i : i,
+						 .out = copy + 400 * i,
+						 .size = 400 };
+	CHECK(!opener_read_parts(opener, fd, parts, 200, &wait), "parts");
+	for (size_t i = 0; i < 200; i++)
+		same += i % 3 ? !parts[i].err && !memcmp(copy + 400 * i, memory + 300 * i, 400)
+			      : parts[i].err == -EFAULT && !copy[400 * i];
+	CHECK(same == 200, "each has its own bytes or error");
 	opener_free(opener);
 	(void)close(fd);
 }

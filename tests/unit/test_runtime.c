@@ -145,13 +145,18 @@ static void test_the_unused_go(void)
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int n_reads, live_err;
+static unsigned int turn;
 
-static int read_live(void *ctx, uint64_t addr, void *out, size_t size)
+/* A runtime_live_fn: a byte has the lowest bits of its piece's address, plus turn. Page 7 cannot be read. */
+static int read_live(void *ctx, struct opener_part *parts, size_t n)
 {
 	(void)ctx;
 	n_reads++;
-	if (!live_err)
-		memset(out, (int)(addr & 0xff), size);
+	for (size_t i = 0; !live_err && i < n; i++) {
+		parts[i].err = parts[i].addr >> 12 == 7 ? -EFAULT : 0;
+		if (!parts[i].err)
+			memset(parts[i].out, (int)((parts[i].addr + turn) & 0xff), parts[i].size);
+	}
 	return live_err;
 }
 
@@ -190,6 +195,36 @@ static void test_pieces_are_read_once(void)
 	CHECK(runtime_piece(m, 0x1042, 100) && n_reads == 4, "read again");
 	event = (struct event_memory){ "\1\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", 16 };
 	CHECK(!runtime_memory_store(later, &event) && !runtime_piece(later, 1, 1), "damaged");
+
+	/* Pieces are read again, all at once, but those of a recording stay. */
+	{
+		struct runtime_want wants[] = {
+			{ .addr = 0x1042, .size = 100 },
+			{ .addr = 0x2043, .size = 4 },
+			{ .addr = 0x7000, .size = 8 },
+			{ .addr = 1, .size = 8 },
+		};
+
+		turn = 1;
+		(void)runtime_memory_news(m, &bytes);
+		runtime_renew(m, wants, 4);
+		piece = runtime_piece(m, 0x1042, 100);
+		CHECK(n_reads == 5 && piece && piece[99] == 0x43, "again, at once");
+		CHECK(!wants[0].failed && !wants[1].failed && wants[2].failed && wants[3].failed,
+		      "what failed");
+		piece = runtime_piece(m, 0x2043, 4);
+		CHECK(n_reads == 5 && piece && piece[3] == 0x44, "both");
+		CHECK(runtime_memory_news(m, &bytes) == 2 * 16 + 100 + 4, "news of both");
+		CHECK(!runtime_piece(m, 0x7000, 8) && n_reads == 6, "what cannot be read");
+		live_err = -ETIME;
+		runtime_renew(m, wants, 1);
+		CHECK(!runtime_piece(m, 0x1042, 100) && runtime_is_late(m), "not now");
+		live_err = 0;
+		runtime_renew(later, wants, 2);
+		piece = runtime_piece(later, 0x1042, 100);
+		CHECK(piece && piece[99] == 0x42, "a recording has no process");
+		turn = 0;
+	}
 	runtime_memory_free(m);
 	runtime_memory_free(later);
 }
