@@ -14,7 +14,7 @@
 #define BASE 0x7f0000000000u
 
 static struct {
-	uint8_t bytes[0x4000];
+	uint8_t bytes[0x8000];
 	size_t used;
 	unsigned int reads, reads_max;
 } heap;
@@ -37,18 +37,46 @@ static void put(uint64_t addr, uint64_t value, unsigned int size)
 
 /* node 20's numbers; those of the objects' fields are of node 18, too. */
 static const int32_t values[V8_VALUES] = {
-	[V8_TAGGED_SIZE] = 8,	   [V8_FP_CONTEXT] = -8,	[V8_FP_FUNCTION] = -16,
-	[V8_FP_BYTECODE] = -32,	   [V8_FUNCTION_CONTEXT] = 32,	[V8_FUNCTION_SHARED] = 24,
-	[V8_SHARED_NAME] = 16,	   [V8_SHARED_DATA] = 8,	[V8_SHARED_SCRIPT] = 32,
-	[V8_SCRIPT_NAME] = 16,	   [V8_SCRIPT_SOURCE] = 8,	[V8_MAP_TYPE] = 12,
-	[V8_STRING_LENGTH] = 12,   [V8_STRING_CHARS] = 16,	[V8_CONS_FIRST] = 16,
-	[V8_CONS_SECOND] = 24,	   [V8_THIN_ACTUAL] = 16,	[V8_SLICED_PARENT] = 16,
-	[V8_SLICED_OFFSET] = 24,   [V8_EXTERNAL_RESOURCE] = 16, [V8_TYPE_SHARED] = 262,
-	[V8_TYPE_SCOPE] = 261,	   [V8_TYPE_SCRIPT] = 167,	[V8_TYPE_BYTECODE] = 191,
-	[V8_TYPE_NO_STRING] = 128, [V8_SCOPE_LOCALS] = 2,	[V8_SCOPE_FIRST] = 3,
-	[V8_CONTEXT_PREVIOUS] = 1, [V8_TYPE_STREAM] = 252,	[V8_TYPE_CODE] = 245,
-	[V8_CODE_DEOPT] = 16,	   [V8_ARRAY_DATA] = 16,	[V8_DEOPT_SHARED] = 6,
+	[V8_TAGGED_SIZE] = 8,
+	[V8_FP_CONTEXT] = -8,
+	[V8_FP_FUNCTION] = -16,
+	[V8_FP_BYTECODE] = -32,
+	[V8_FUNCTION_CONTEXT] = 32,
+	[V8_FUNCTION_SHARED] = 24,
+	[V8_SHARED_NAME] = 16,
+	[V8_SHARED_DATA] = 8,
+	[V8_SHARED_SCRIPT] = 32,
+	[V8_SCRIPT_NAME] = 16,
+	[V8_SCRIPT_SOURCE] = 8,
+	[V8_MAP_TYPE] = 12,
+	[V8_STRING_LENGTH] = 12,
+	[V8_STRING_CHARS] = 16,
+	[V8_CONS_FIRST] = 16,
+	[V8_CONS_SECOND] = 24,
+	[V8_THIN_ACTUAL] = 16,
+	[V8_SLICED_PARENT] = 16,
+	[V8_SLICED_OFFSET] = 24,
+	[V8_EXTERNAL_RESOURCE] = 16,
+	[V8_TYPE_SHARED] = 262,
+	[V8_TYPE_SCOPE] = 261,
+	[V8_TYPE_SCRIPT] = 167,
+	[V8_TYPE_BYTECODE] = 191,
+	[V8_TYPE_NO_STRING] = 128,
+	[V8_SCOPE_LOCALS] = 2,
+	[V8_SCOPE_FIRST] = 3,
+	[V8_CONTEXT_PREVIOUS] = 1,
+	[V8_TYPE_STREAM] = 252,
+	[V8_TYPE_CODE] = 245,
+	[V8_CODE_DEOPT] = 16,
+	[V8_ARRAY_DATA] = 16,
+	[V8_DEOPT_SHARED] = 6,
 	[V8_CODE_BYTECODE] = 16,
+	[V8_MAJOR] = 11,
+	[V8_MINOR] = 3,
+	[V8_STREAM_START] = 16,
+	[V8_CODE_START] = 128,
+	[V8_BYTECODE_DATA] = 54,
+	[V8_TYPE_BYTES] = 190,
 };
 
 static uint64_t exports[V8_VALUES];
@@ -101,9 +129,11 @@ static uint64_t joined(uint64_t a, uint64_t b, unsigned int length)
 	return at;
 }
 
+#define DATA_WORDS (11 + 3 * 3) /* of a DeoptimizationData with three exits */
+
 /* A function that begins at a position of a script. */
 struct function {
-	uint64_t function, shared, scope, bytecode, context, code, pc;
+	uint64_t function, shared, scope, bytecode, context, code, data, pc;
 };
 
 static uint64_t script(const char *name, uint64_t source)
@@ -124,7 +154,7 @@ static struct function function(uint64_t of, uint64_t name, uint64_t inferred, u
 			      .scope = object(261, 16 + 2 * locals),
 			      .bytecode = object(191, 8),
 			      .context = object(300, 4) };
-	uint64_t code = object(245, 8), data = object(175, 12);
+	uint64_t code = object(245, 8);
 	int at = 8 + 8 * 3;
 
 	set(f.function, 24, f.shared);
@@ -145,10 +175,49 @@ static struct function function(uint64_t of, uint64_t name, uint64_t inferred, u
 	set(f.scope, at + 32, small(start + 10));
 	f.code = object(252, 64);
 	set(f.code, 8, code);
-	set(code, 16, data);
-	set(data, 16 + 8 * 6, f.shared);
+	f.data = object(175, 2 + DATA_WORDS);
+	set(code, 16, f.data);
+	put(code - 1 + 56, 400, 4);
+	set(f.data, 16 + 8 * 6, f.shared);
 	f.pc = f.code - 1 + 300;
 	return f;
+}
+
+/* ---- what was inlined ---- */
+
+static uint64_t bytes(const uint8_t *from, unsigned int n)
+{
+	uint64_t at = object(190, 3 + n / 8);
+
+	set(at, 8, small(n));
+	memcpy(heap.bytes + (at - 1 + 16 - BASE), from, n);
+	return at;
+}
+
+/* Let optimized code have inlined another function, so that its translations can name both: as elements 0 and 1. */
+static void inline_into(const struct function *f, const struct function *inlined,
+			const uint8_t *translations, unsigned int n)
+{
+	uint64_t literals = object(240, 4);
+
+	set(literals, 8, small(2));
+	set(literals, 16, f->shared);
+	set(literals, 24, inlined->shared);
+	set(f->data, 8, small(DATA_WORDS));
+	set(f->data, 16, bytes(translations, n));
+	set(f->data, 16 + 8 * 2, literals);
+	set(f->data, 16 + 8 * 8, small(360)); /* where the exits begin */
+	set(f->data, 16 + 8 * 9, small(1));   /* of a check, and of two calls */
+	set(f->data, 16 + 8 * 10, small(2));
+}
+
+/* Set an exit: the innermost place in bytecode, its translation, the return address. */
+static void set_exit(const struct function *f, int i, uint32_t place, uint32_t translation,
+		     uint32_t off)
+{
+	set(f->data, 16 + 8 * (11 + 3 * i), small(place));
+	set(f->data, 16 + 8 * (11 + 3 * i + 1), small(translation));
+	set(f->data, 16 + 8 * (11 + 3 * i + 2), small(off));
 }
 
 static void begin(void)
@@ -161,6 +230,25 @@ static void begin(void)
 		put(exports[i], (uint64_t)(uint32_t)values[i], 4);
 	}
 }
+
+/*
+ * As V8 11.3 writes them (src/deoptimizer/translation-opcode.h): signed numbers are doubled. The second one begins as
+ * the first one, by the number of operations (36 and it).
+ */
+static const uint8_t translations[] = {
+	2,  0,	4,  4,	     /* 0: without feedback, not as before, 2 frames, 2 of functions */
+	24, 10, 0,  2,	     /* place 5 of the first function, which has no result */
+	29, 0,	28,	     /* a literal, and what was optimized out */
+	23, 14, 2,  2, 0, 2, /* place 7 of the second function, whose result is known */
+	30, 2,		     /* a register */
+	2,  19, 6,  4,	     /* 19: as 19 bytes before, 3 frames, 2 of functions */
+	39,		     /* from there 3 operations: up to what was optimized out */
+	14, 2,	4,	     /* more arguments of the second function: no frame of it */
+	25, 10, 2,  2,	     /* one of V8's own, as if at place 5 */
+};
+
+/* As src/codegen/source-position-table.cc does: from place 0 on at position 4, from place 6 on at 10. */
+static const uint8_t positions[] = { 2, 20, 13, 24 };
 
 /* ---- a stack ---- */
 

@@ -79,10 +79,14 @@ static int add_text(struct calls_writer *w, const char *text, uint32_t before, u
 	return 0;
 }
 
-/* Drop the frame that was begun last, and return err. */
-static int drop(struct calls_writer *w, int err)
+void calls_drop(struct calls_writer *w)
 {
 	w->n_calls = w->frames[--w->n_frames].first;
+}
+
+static int drop(struct calls_writer *w, int err)
+{
+	calls_drop(w);
 	return err;
 }
 

@@ -45,6 +45,8 @@ void calls_begin(struct calls_writer *writer);
  */
 int calls_frame(struct calls_writer *writer, uint64_t key0, uint64_t key1);
 int calls_add(struct calls_writer *writer, const struct call *call);
+/* Drop the frame that was begun last. */
+void calls_drop(struct calls_writer *writer);
 /* Add a frame whose return address was replaced by pc, and is kept this many bytes above the stack pointer. Likewise. */
 int calls_kept(struct calls_writer *writer, uint64_t pc, uint32_t kept);
 /* Return the bytes, borrowed until the next call; NULL: no memory, or no frame was written and forget not set. */

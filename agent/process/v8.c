@@ -6,6 +6,7 @@
 #include "agent/hash.h"
 #include "agent/process/hotspot_memory.h"
 #include "agent/process/module.h"
+#include "agent/process/v8_deopt.h"
 #include "schema/calls_blob.h"
 
 #include <errno.h>
@@ -73,6 +74,12 @@ const char *const v8_exports[V8_VALUES] = {
 	[V8_ARRAY_DATA] = "v8dbg_class_FixedArray__data__uintptr_t",
 	[V8_CODE_BYTECODE] = "v8dbg_class_Code__bytecode_or_interpreter_data__HeapObject",
 	[V8_DEOPT_SHARED] = "v8dbg_DeoptimizationDataSharedFunctionInfoIndex",
+	[V8_MAJOR] = "_ZN2v88internal7Version6major_E",
+	[V8_MINOR] = "_ZN2v88internal7Version6minor_E",
+	[V8_STREAM_START] = "v8dbg_class_InstructionStream__instruction_start__uintptr_t",
+	[V8_CODE_START] = "v8dbg_class_Code__instruction_start__uintptr_t",
+	[V8_BYTECODE_DATA] = "v8dbg_class_BytecodeArray__data__uintptr_t",
+	[V8_TYPE_BYTES] = "v8dbg_type_ByteArray__BYTE_ARRAY_TYPE",
 };
 
 /* How a string is stored: bits of its type (src/objects/instance-type.h), the same since V8 4. */
@@ -103,9 +110,10 @@ struct failed {
 struct v8 {
 	uint64_t exports[V8_VALUES];
 	int32_t value[V8_VALUES];
-	bool has_values, is_other; /* read; not a V8 that this code understands */
-	bool has_streams;	   /* code leads to its function */
-	uint64_t stream_map;	   /* of InstructionStreams; 0: not found yet */
+	bool has_values, is_other;		/* read; not a V8 that this code understands */
+	bool has_streams;			/* code leads to its function */
+	const struct v8_deopt_version *version; /* NULL: not known */
+	uint64_t code_map; /* of InstructionStreams, or before V8 11 of Code; 0: not found yet */
 	struct script *scripts;
 	size_t n_scripts, room_scripts;
 	struct uw_hash_index by_address;
@@ -170,7 +178,7 @@ static bool read_values(struct v8 *v)
 	for (size_t i = 0; i < V8_VALUES; i++) {
 		uint64_t value;
 
-		v->has_streams &= v->exports[i] != 0;
+		v->has_streams &= v->exports[i] || i >= V8_STREAMS;
 		if (!v->exports[i])
 			continue;
 		if (!hotspot_get_number(&v->memory, v->exports[i], 4, &value))
@@ -183,6 +191,15 @@ static bool read_values(struct v8 *v)
 		       v->value[V8_FP_FUNCTION] >= -8 || v->value[V8_FP_FUNCTION] % 8 ||
 		       v->value[V8_FP_BYTECODE] >= -8 || v->value[V8_FP_BYTECODE] % 8;
 	v->has_values = !v->is_other;
+	/* Numbers that are not exported are 0. */
+	if (v->value[V8_TYPE_BYTES] && v->value[V8_TYPE_CODE] && v->value[V8_BYTECODE_DATA] &&
+	    v->value[v->has_streams ? V8_STREAM_START : V8_CODE_START])
+		v->version = v8_deopt_version_of(v->value[V8_MAJOR], v->value[V8_MINOR]);
+	if (v->version && !v->has_streams) {
+		v->value[V8_CODE_DEOPT] = v->value[V8_CODE_BYTECODE] = v->version->code_deopt;
+		v->value[V8_ARRAY_DATA] = v->version->array_data;
+		v->value[V8_DEOPT_SHARED] = v->version->deopt_shared;
+	}
 	return v->has_values;
 }
 
@@ -489,16 +506,25 @@ static bool read_scope(struct v8 *v, uint64_t scope, char out[NAME_MAX_BYTES], u
 
 /* The words of a frame. */
 struct frame {
-	uint64_t context, function, bytecode, feedback, pc;
+	uint64_t context, function, bytecode, pc;
+	/* Behind the bytecode: where in it interpreted code is; baseline code has its feedback there. */
+	uint64_t place;
 };
 
-/*
- * Find the SharedFunctionInfo of the optimized code around an address. Code is in an InstructionStream, whose
- * first words are its map and its Code; that has the data for leaving optimized code, and this the function.
- */
-static bool shared_of_code(struct v8 *v, uint64_t pc, uint64_t *shared)
+/* Return whether code leads to its function, so that no function in a frame is needed. */
+static bool has_code(const struct v8 *v)
 {
-	uint64_t at = pc & ~UINT64_C(7), word, code, data;
+	return v->has_streams || v->version;
+}
+
+/*
+ * Find the data for leaving the optimized code around a pc, and how far the pc is from the code's first instruction. Code is
+ * in an InstructionStream, whose first words are its map and its Code; before V8 11, it is in the Code itself.
+ */
+static bool find_code(struct v8 *v, uint64_t pc, uint64_t *data, uint64_t *off)
+{
+	int32_t type = v->value[v->has_streams ? V8_TYPE_STREAM : V8_TYPE_CODE];
+	uint64_t at = pc & ~UINT64_C(7), word, code, start, size;
 	uint64_t begin = UINT64_MAX; /* of what was read: nothing */
 	uint8_t piece[PIECE_MAX];
 
@@ -509,17 +535,35 @@ static bool shared_of_code(struct v8 *v, uint64_t pc, uint64_t *shared)
 				return false;
 		}
 		word = hotspot_number(piece + (at - begin), 8);
-		if (!is_object(word) || (v->stream_map && word != v->stream_map) ||
-		    type_of(v, at + 1) != v->value[V8_TYPE_STREAM])
+		if (!is_object(word) || (v->code_map && word != v->code_map) ||
+		    type_of(v, at + 1) != type)
 			continue;
-		v->stream_map = word;
-		return get_field(v, at + 1, 8, &code) &&
-		       type_of(v, code) == v->value[V8_TYPE_CODE] &&
-		       get_field(v, code, v->value[V8_CODE_DEOPT], &data) && is_object(data) &&
-		       get_field(v, data, v->value[V8_ARRAY_DATA] + 8 * v->value[V8_DEOPT_SHARED],
-				 shared);
+		v->code_map = word;
+		code = at + 1;
+		if (v->has_streams &&
+		    (!get_field(v, at + 1, 8, &code) || type_of(v, code) != v->value[V8_TYPE_CODE]))
+			return false;
+		start = at + (uint64_t)v->value[v->has_streams ? V8_STREAM_START : V8_CODE_START];
+		*off = pc - start;
+		/* What is behind its instructions is no part of it. */
+		if (v->version &&
+		    (pc < start ||
+		     !hotspot_get_number(&v->memory, code - 1 + (uint64_t)v->version->code_size, 4,
+					 &size) ||
+		     *off > size))
+			return false;
+		return get_field(v, code, v->value[V8_CODE_DEOPT], data) && is_object(*data);
 	}
 	return false;
+}
+
+/* Find a function's bytecode, by its SharedFunctionInfo, which may have its baseline code. Look at its type before use. */
+static bool bytecode_of(struct v8 *v, uint64_t shared, uint64_t *bytecode)
+{
+	if (!get_field(v, shared, v->value[V8_SHARED_DATA], bytecode))
+		return false;
+	return !has_code(v) || type_of(v, *bytecode) != v->value[V8_TYPE_CODE] ||
+	       get_field(v, *bytecode, v->value[V8_CODE_BYTECODE], bytecode);
 }
 
 /* Return whether a function, by its SharedFunctionInfo, has this bytecode; it may be that of its baseline code. */
@@ -527,12 +571,7 @@ static bool has_bytecode(struct v8 *v, uint64_t shared, uint64_t bytecode)
 {
 	uint64_t data;
 
-	if (!get_field(v, shared, v->value[V8_SHARED_DATA], &data))
-		return false;
-	if (data != bytecode && v->has_streams && type_of(v, data) == v->value[V8_TYPE_CODE] &&
-	    !get_field(v, data, v->value[V8_CODE_BYTECODE], &data))
-		return false;
-	return data == bytecode;
+	return bytecode_of(v, shared, &data) && data == bytecode;
 }
 
 /* Return whether a context is another one or within it: a function can make contexts of its own. */
@@ -560,59 +599,125 @@ static bool has_baseline(struct v8 *v, uint64_t shared)
 }
 
 /*
- * Find the SharedFunctionInfo of a frame: of the function in the frame, if that is still the one of the sample.
+ * Find the SharedFunctionInfo of a frame that has bytecode, or whose code does not lead to it: of the function in the
+ * frame, if that is still the one of the sample.
  */
 static bool shared_of_frame(struct v8 *v, const struct frame *f, bool bytecode, uint64_t *shared)
 {
 	uint64_t data;
 
-	if (!bytecode && v->has_streams)
-		return shared_of_code(v, f->pc, shared);
 	/* Baseline code has its feedback in the next slot, which does not move, and has the function, too. */
-	for (int32_t i = 1;
-	     bytecode && v->has_streams && is_object(f->feedback) && i < FEEDBACK_WORDS; i++)
-		if (get_field(v, f->feedback, 8 * i, shared) &&
+	for (int32_t i = 1; bytecode && v->has_streams && is_object(f->place) && i < FEEDBACK_WORDS;
+	     i++)
+		if (get_field(v, f->place, 8 * i, shared) &&
 		    type_of(v, *shared) == v->value[V8_TYPE_SHARED])
 			return has_bytecode(v, *shared, f->bytecode);
 	if (!get_field(v, f->function, v->value[V8_FUNCTION_SHARED], shared) ||
 	    type_of(v, *shared) != v->value[V8_TYPE_SHARED])
 		return false;
-	if (bytecode && (v->has_streams || !has_baseline(v, *shared)))
+	if (bytecode && (has_code(v) || !has_baseline(v, *shared)))
 		return has_bytecode(v, *shared, f->bytecode);
 	return get_field(v, f->function, v->value[V8_FUNCTION_CONTEXT], &data) &&
 	       is_context_within(v, f->context, data);
 }
 
-/* Read which function a frame runs, and write it down. False: it is none, or has moved. */
-static bool write_frame(struct v8 *v, const struct frame *f, bool bytecode, int *err)
+#define NO_PLACE INT32_MIN /* in bytecode */
+
+/* Find the table of positions of bytecode. V8 makes one when an error needs it. */
+static bool find_positions(struct v8 *v, uint64_t bytecode, uint64_t *table)
 {
-	uint64_t shared, script, scope;
+	return v->version && type_of(v, bytecode) == v->value[V8_TYPE_BYTECODE] &&
+	       get_field(v, bytecode, v->version->bytecode_positions, table) &&
+	       type_of(v, *table) == v->value[V8_TYPE_BYTES];
+}
+
+/*
+ * Find out what a function is called and where it is, and add it to the frame that was begun last. The name of one of
+ * V8's own functions is in the place of its scope.
+ */
+static bool write_function(struct v8 *v, const struct v8_inlined *f, int *err)
+{
+	uint64_t script, scope, bytecode, table;
+	uint32_t position, now;
 	char name[NAME_MAX_BYTES];
 	struct call call = { .function = name };
 	const struct script *s;
-	uint32_t position;
 
-	if (!shared_of_frame(v, f, bytecode, &shared) ||
-	    type_of(v, shared) != v->value[V8_TYPE_SHARED] ||
-	    !get_field(v, shared, v->value[V8_SHARED_SCRIPT], &script) ||
-	    type_of(v, script) != v->value[V8_TYPE_SCRIPT] ||
-	    !get_field(v, shared, v->value[V8_SHARED_NAME], &scope) ||
-	    type_of(v, scope) != v->value[V8_TYPE_SCOPE])
+	if (type_of(v, f->shared) != v->value[V8_TYPE_SHARED] ||
+	    !get_field(v, f->shared, v->value[V8_SHARED_NAME], &scope))
 		return false;
-	if (!read_scope(v, scope, name, &position))
+	if (f->is_builtin) {
+		if (!read_string(v, scope, name))
+			return false;
+	} else {
+		if (!get_field(v, f->shared, v->value[V8_SHARED_SCRIPT], &script) ||
+		    type_of(v, script) != v->value[V8_TYPE_SCRIPT] ||
+		    type_of(v, scope) != v->value[V8_TYPE_SCOPE] ||
+		    !read_scope(v, scope, name, &position))
+			return false;
+		if (!*name)
+			strcpy(name, "(anonymous)");
+		s = script_of(v, script);
+		if (!s)
+			return false;
+		call.file = s->name ? v->texts + s->name : NULL;
+		call.line = call.start_line = line_of(v, s, position);
+		if (f->offset != NO_PLACE && bytecode_of(v, f->shared, &bytecode) &&
+		    find_positions(v, bytecode, &table) &&
+		    v8_position_find(&v->memory, table, f->offset, &now) && now >= position &&
+		    line_of(v, s, now))
+			call.line = line_of(v, s, now);
+	}
+	if (v->memory.over)
 		return false;
-	if (!*name)
-		strcpy(name, "(anonymous)");
-	s = script_of(v, script);
-	if (!s || v->memory.over)
-		return false;
-	call.file = s->name ? v->texts + s->name : NULL;
-	call.line = call.start_line = line_of(v, s, position);
-	*err = bytecode ? calls_frame(&v->writer, f->bytecode, V8_KEY_BYTECODE)
-			: calls_frame(&v->writer, f->pc, V8_KEY_PC);
-	if (!*err)
-		*err = calls_add(&v->writer, &call);
+	*err = calls_add(&v->writer, &call);
 	return !*err;
+}
+
+/* Write the functions of a frame down; they are given the outermost first. */
+static bool write_functions(struct v8 *v, const uint64_t key[2], const struct v8_inlined *f,
+			    size_t n, int *err)
+{
+	*err = calls_frame(&v->writer, key[0], key[1]);
+	while (!*err && n > 0)
+		if (!write_function(v, &f[--n], err)) {
+			/* It was dropped already if the blob is full. */
+			if (!*err)
+				calls_drop(&v->writer);
+			return false;
+		}
+	return !*err;
+}
+
+/*
+ * Read which functions a frame runs, and write them down. place: where in its bytecode, or NO_PLACE. False: it is none, or
+ * has moved.
+ */
+static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[2], int32_t place,
+			int *err)
+{
+	bool bytecode = key[1] != V8_KEY_PC;
+	struct v8_inlined all[V8_INLINED_MAX];
+	uint64_t data, off;
+	size_t n;
+
+	if (bytecode || !has_code(v)) {
+		all[0] = (struct v8_inlined){ .offset = place };
+		return shared_of_frame(v, f, bytecode, &all[0].shared) &&
+		       write_functions(v, key, all, 1, err);
+	}
+	if (!find_code(v, f->pc, &data, &off))
+		return false;
+	n = v->version ? v8_deopt_find(&v->memory, v->version, data, off, all) : 0;
+	if (n && write_functions(v, key, all, n, err))
+		return true;
+	if (*err)
+		return false;
+	/* Which calls were inlined is not known, but whose code it is. */
+	all[0] = (struct v8_inlined){ .offset = NO_PLACE };
+	return get_field(v, data, v->value[V8_ARRAY_DATA] + 8 * v->value[V8_DEOPT_SHARED],
+			 &all[0].shared) &&
+	       write_functions(v, key, all, 1, err);
 }
 
 /* ---- frames ----------------------------------------------------------------------------------- */
@@ -625,55 +730,101 @@ static uint64_t word_at(const struct calls_sample *s, uint64_t addr)
 	return at < s->size && s->size - at >= 8 ? hotspot_number(s->stack + at, 8) : 0;
 }
 
+static bool is_generated(const struct calls_sample *s, uint64_t pc)
+{
+	return !s->space || module_is_generated(uw_space_find(s->space, pc));
+}
+
+/*
+ * Return whether a frame is one of interpreted code or of the baseline compiler's, and not of optimized code. Code that
+ * interpreted code was replaced by in a loop still has the bytecode in its frame. What was found out is remembered.
+ */
+static bool runs_bytecode(struct v8 *v, const struct calls_sample *s, const struct frame *f)
+{
+	const uint64_t key[2] = { f->pc, f->bytecode };
+	struct calls_seen_frame *seen;
+	uint64_t data, off;
+	bool is;
+
+	if (!is_object(f->bytecode))
+		return false;
+	seen = calls_seen_find(&v->seen, key);
+	if (seen && s->now < seen->again_ns)
+		return seen->known;
+	is = !is_generated(s, f->pc) || (type_of(v, f->bytecode) == v->value[V8_TYPE_BYTECODE] &&
+					 !(has_code(v) && find_code(v, f->pc, &data, &off) &&
+					   type_of(v, data) != v->value[V8_TYPE_BYTECODE]));
+	seen = v->memory.over ? NULL : calls_seen_of(&v->seen, key);
+	if (seen) {
+		seen->pause_ns = longer_pause(seen->pause_ns, SOON_NS, LATE_NS);
+		seen->again_ns = s->now + seen->pause_ns;
+		seen->known = is;
+	}
+	return is;
+}
+
+/*
+ * Look at a frame by its key, unless it was looked at not long ago. Return what is remembered of it then; NULL: nothing.
+ */
+static struct calls_seen_frame *look_at(struct v8 *v, const struct calls_sample *s,
+					const struct frame *f, const uint64_t key[2], int32_t place,
+					int *err)
+{
+	uint64_t words = hash_u64(hash_u64(hash_u64(key[1], f->function), f->bytecode), f->pc);
+	struct failed *failed = &v->failed[words & (FAILED - 1)];
+	struct calls_seen_frame *seen = calls_seen_find(&v->seen, key);
+	uint64_t again_ns = seen ? seen->again_ns : 0, table;
+
+	if (seen && seen->serial != (uint32_t)f->function)
+		again_ns += CHANGED_NS - seen->pause_ns;
+	if (s->now < again_ns || (failed->words == words && s->now < failed->again_ns))
+		return seen;
+	/* Without bytecode, only code that V8 compiled leads to a function: no builtin, and no C++. */
+	if ((key[1] != V8_KEY_PC || is_generated(s, f->pc)) && write_frame(v, f, key, place, err)) {
+		seen = calls_seen_of(&v->seen, key);
+		if (!seen)
+			return NULL;
+		seen->pause_ns = longer_pause(seen->pause_ns, SOON_NS, LATE_NS);
+		seen->again_ns = s->now + seen->pause_ns;
+		seen->serial = (uint32_t)f->function;
+		seen->known = key[1] != V8_KEY_PC && find_positions(v, f->bytecode, &table);
+		return seen;
+	}
+	if (!v->memory.over) {
+		failed->pause_ns = longer_pause(failed->words == words ? failed->pause_ns : 0,
+						MOVED_NS, FAILED_NS);
+		failed->words = words;
+		failed->again_ns = s->now + failed->pause_ns;
+	}
+	return NULL;
+}
+
 /* Look at what may be a frame: fp is where its rbp points, pc where it runs. */
 static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64_t pc, int *err)
 {
 	struct frame f = { .context = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_CONTEXT]),
 			   .function = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_FUNCTION]),
 			   .bytecode = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_BYTECODE]),
-			   .feedback =
+			   .place =
 				   word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_BYTECODE] - 8),
 			   .pc = pc };
-	uint64_t key[2] = { f.bytecode, V8_KEY_BYTECODE }, words, again_ns;
+	uint64_t key[2] = { pc, V8_KEY_PC };
 	struct calls_seen_frame *seen;
-	struct failed *failed;
 	bool bytecode;
 
 	if (!is_object(f.context) || !is_object(f.function))
 		return;
-	seen = is_object(f.bytecode) ? calls_seen_find(&v->seen, key) : NULL;
-	if (!seen) {
-		const uint64_t by_pc[2] = { pc, V8_KEY_PC };
-
-		seen = calls_seen_find(&v->seen, by_pc);
+	bytecode = runs_bytecode(v, s, &f);
+	if (bytecode) {
+		key[0] = f.bytecode;
+		key[1] = V8_KEY_BYTECODE;
 	}
-	words = hash_u64(hash_u64(hash_u64(0, f.function), f.bytecode), pc);
-	failed = &v->failed[words & (FAILED - 1)];
-	again_ns = seen ? seen->again_ns : 0;
-	if (seen && seen->serial != (uint32_t)f.function)
-		again_ns += CHANGED_NS - seen->pause_ns;
-	if (s->now < again_ns || (failed->words == words && s->now < failed->again_ns))
-		return;
-	bytecode = is_object(f.bytecode) && type_of(v, f.bytecode) == v->value[V8_TYPE_BYTECODE];
-	if (!bytecode) {
-		key[0] = pc;
-		key[1] = V8_KEY_PC;
-	}
-	/* Without bytecode, only code that V8 compiled leads to a function: no builtin, and no C++. */
-	if ((bytecode || !s->space || module_is_generated(uw_space_find(s->space, pc))) &&
-	    write_frame(v, &f, bytecode, err)) {
-		seen = calls_seen_of(&v->seen, key);
-		if (!seen)
-			return;
-		seen->pause_ns = longer_pause(seen->pause_ns, SOON_NS, LATE_NS);
-		seen->again_ns = s->now + seen->pause_ns;
-		seen->serial = (uint32_t)f.function;
-	} else if (!v->memory.over) {
-		failed->pause_ns = longer_pause(failed->words == words ? failed->pause_ns : 0,
-						MOVED_NS, FAILED_NS);
-		failed->words = words;
-		failed->again_ns = s->now + failed->pause_ns;
-	}
+	seen = look_at(v, s, &f, key, NO_PLACE, err);
+	/* known: V8 has positions of this bytecode, so that each place in it has a line. */
+	key[1] = v8_key_at(f.place);
+	if (bytecode && seen && seen->known && key[1] && !*err)
+		(void)look_at(v, s, &f, key,
+			      (int32_t)(f.place >> 32) - (v->value[V8_BYTECODE_DATA] - 1), err);
 }
 
 int v8_calls(struct v8 *v, uw_read_fn read, void *ctx, const struct calls_sample *s,

@@ -53,6 +53,14 @@ enum v8_value {
 	V8_ARRAY_DATA,
 	V8_DEOPT_SHARED,  /* an index */
 	V8_CODE_BYTECODE, /* of the baseline compiler's code */
+	V8_STREAMS,
+	/* Which version it is, and where code and bytecode begin in their objects. */
+	V8_MAJOR = V8_STREAMS,
+	V8_MINOR,
+	V8_STREAM_START,
+	V8_CODE_START, /* before V8 11 */
+	V8_BYTECODE_DATA,
+	V8_TYPE_BYTES,
 	V8_VALUES
 };
 
@@ -76,9 +84,18 @@ bool v8_is_of(const struct v8 *v8, const uint64_t exports[V8_VALUES]);
  * frame's context, or one around it.
  *
  * A frame of interpreted code, or of the baseline compiler's, has the key { its bytecode, V8_KEY_BYTECODE }; one
- * of optimized code { its pc, V8_KEY_PC }. Results as of hotspot_calls (agent/process/hotspot.h).
+ * of optimized code { its pc, V8_KEY_PC }, and all calls that were inlined there. Where V8 has a function's positions in its
+ * source, a frame of interpreted code has the key { its bytecode, v8_key_at(word) }, too, with its line; word is in the slot
+ * below that of the bytecode. Results as of hotspot_calls (agent/process/hotspot.h).
  */
-enum { V8_KEY_BYTECODE = 1, V8_KEY_PC = 2 };
+enum { V8_KEY_BYTECODE = 1, V8_KEY_PC = 2, V8_KEY_PLACE = 8 /* from this bit on */ };
+
+/* Return the second word of the key for a place in bytecode, a small integer; 0: the word is none. */
+static inline uint64_t v8_key_at(uint64_t word)
+{
+	return word & UINT32_MAX || word >> 63 ? 0 : V8_KEY_BYTECODE | word >> 32 << V8_KEY_PLACE;
+}
+
 int v8_calls(struct v8 *v8, uw_read_fn read, void *ctx, const struct calls_sample *sample,
 	     const void **bytes, size_t *size);
 

@@ -48,18 +48,9 @@ static void decode(void *state, struct runtime_stack *stack)
 		size_t n = calls_of_frame(stack->calls, stack->native[i], &captured, i == 0, calls,
 					  CALLS_MAX);
 
-		for (size_t k = 0; k < n && k < CALLS_MAX; k++) {
-			const struct runtime_name name = { .function = calls[k].function,
-							   .file = calls[k].file,
-							   .line = calls[k].line,
-							   .start_line = calls[k].start_line };
-
-			if (!runtime_put(
-				    stack, i,
-				    runtime_frames_add(stack->frames, runtime_jvm.module, &name),
-				    true))
-				return;
-		}
+		if (!runtime_put_calls(stack, i, runtime_jvm.module, calls,
+				       n < CALLS_MAX ? n : CALLS_MAX))
+			return;
 	}
 }
 

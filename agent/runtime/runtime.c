@@ -5,6 +5,7 @@
 #include "agent/limits.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
+#include "agent/process/calls.h"
 #include "agent/process/modules.h"
 
 #include <errno.h>
@@ -617,6 +618,21 @@ bool runtime_put(struct runtime_stack *s, size_t at, uint64_t address, bool inst
 		return false;
 	s->put[s->n_put++] =
 		(struct runtime_put){ .at = (uint32_t)at, .instead = instead, .address = address };
+	return true;
+}
+
+bool runtime_put_calls(struct runtime_stack *s, size_t at, const char *module,
+		       const struct call *calls, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct runtime_name name = { .function = calls[i].function,
+						   .file = calls[i].file,
+						   .line = calls[i].line,
+						   .start_line = calls[i].start_line };
+
+		if (!runtime_put(s, at, runtime_frames_add(s->frames, module, &name), true))
+			return false;
+	}
 	return true;
 }
 

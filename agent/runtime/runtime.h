@@ -18,6 +18,7 @@
 #include "agent/runtime/memory.h"
 #include "agent/source/source.h"
 
+struct call;
 struct opener;
 
 /* A frame that a runtime puts into a stack; runtime_put. */
@@ -57,6 +58,9 @@ struct runtime_stack {
  * with the same at are put innermost first. Return false if there is no room for more.
  */
 bool runtime_put(struct runtime_stack *stack, size_t at, uint64_t address, bool instead);
+/* Put the calls that a frame of generated code runs, in its place, the innermost first. Returns likewise. */
+bool runtime_put_calls(struct runtime_stack *stack, size_t at, const char *module,
+		       const struct call *calls, size_t n);
 
 #define RUNTIME_EXPORTS_MAX 8
 

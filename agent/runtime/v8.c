@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define CALLS_MAX 64 /* of one frame */
+
 static bool is_named(const char *base)
 {
 	return !strcmp(base, "node") || !strcmp(base, "nodejs") || !strncmp(base, "libnode.so", 10);
@@ -38,31 +40,55 @@ static uint64_t slot_of(struct runtime_stack *s, const struct uw_frame *frame, i
 	return word;
 }
 
+/* Return whether two calls are of the same function; their texts are those of one table. */
+static bool is_same(const struct call *a, const struct call *b)
+{
+	return a->function == b->function && a->file == b->file && a->start_line == b->start_line;
+}
+
+/*
+ * Find what a frame with bytecode runs. Where in it is stored before each call of a function of JavaScript, but not before
+ * all others, nor while an operation runs: then only the function is known. What is known of the place must be of the same
+ * function: it may be of one that was at the same address before.
+ */
+static size_t find_bytecode(struct runtime_stack *s, uint64_t bytecode, uint64_t place, bool called,
+			    struct call *out)
+{
+	size_t n = calls_find(s->calls, bytecode, V8_KEY_BYTECODE, out, 1);
+	uint64_t key = called ? v8_key_at(place) : 0;
+	struct call at;
+
+	if (n && key && calls_find(s->calls, bytecode, key, &at, 1) && is_same(&at, out))
+		out->line = at.line;
+	return n ? 1 : 0;
+}
+
 static void decode(void *state, struct runtime_stack *s)
 {
 	const struct calls_interpreter *how = s->calls ? calls_interpreter_of(s->calls) : NULL;
+	bool called = false; /* another frame of JavaScript */
 
 	(void)state;
 	for (size_t i = 0; how && i < s->n_native; i++) {
 		const struct uw_frame *frame = s->native[i];
-		struct call call;
+		struct call calls[CALLS_MAX], own;
+		size_t n;
 
 		/* A tagged pointer, which is no address of code or of the stack. */
 		if ((slot_of(s, frame, how->slots[0]) & 3) != 1)
 			continue;
-		if (calls_find(s->calls, slot_of(s, frame, how->slots[1]), V8_KEY_BYTECODE, &call,
-			       1) ||
-		    calls_find(s->calls, frame->pc, V8_KEY_PC, &call, 1)) {
-			const struct runtime_name name = { .function = call.function,
-							   .file = call.file,
-							   .line = call.line,
-							   .start_line = call.start_line };
-
-			if (!runtime_put(s, i,
-					 runtime_frames_add(s->frames, runtime_v8.module, &name),
-					 true))
-				return;
+		n = calls_find(s->calls, frame->pc, V8_KEY_PC, calls, CALLS_MAX);
+		/* Optimized code may have the bytecode in its frame, too: its outermost call is the same function. */
+		if (find_bytecode(s, slot_of(s, frame, how->slots[1]),
+				  slot_of(s, frame, (int16_t)(how->slots[1] - 1)), called, &own) &&
+		    !(n && n <= CALLS_MAX && is_same(&calls[n - 1], &own))) {
+			calls[0] = own;
+			n = 1;
 		}
+		if (!runtime_put_calls(s, i, runtime_v8.module, calls,
+				       n < CALLS_MAX ? n : CALLS_MAX))
+			return;
+		called |= n != 0;
 	}
 }
 

@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct calls *calls = NULL;
 	struct function f, g;
 	struct call found;
-	const void *bytes;
+	const void *blob;
 	struct v8 *v;
 	uint64_t at;
 	size_t n;
@@ -46,7 +46,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	f = function(at, joined(text("x"), text("y"), 2), object(131, 4), 2, 3);
 	g = function(at, text("g"), object(131, 4), 0, 1);
 	memset(words, 0, sizeof(words));
-	put_frame(20, &f, f.bytecode, 40, g.pc);
+	inline_into(&g, &f, translations, sizeof(translations));
+	set_exit(&g, 1, 7, 0, 284);
+	set_exit(&g, 2, 5, 19, 300);
+	set(f.bytecode, 32, bytes(positions, sizeof(positions)));
+	put_frame(20, &f, f.bytecode, 40, g.pc + (data[0] & 2 ? 16 : 0));
+	words[15] = small(53 + 7);
 	put_frame(40, &g, 0, 60, 0x1234);
 	heap.reads_max = data[0] & 1 ? FEW : READS_MAX;
 	for (size_t i = 1; i + 3 <= size; i += n) {
@@ -65,9 +70,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	for (unsigned int i = 0; i < 2; i++, sample.now += UINT64_C(5000000000)) {
 		heap.reads = 0;
-		if (v8_calls(v, read_heap, NULL, &sample, &bytes, &n))
+		if (v8_calls(v, read_heap, NULL, &sample, &blob, &n))
 			continue;
-		if (!calls_are(bytes, n) || calls_take(&calls, bytes, n) == -EBADMSG)
+		if (!calls_are(blob, n) || calls_take(&calls, blob, n) == -EBADMSG)
 			abort();
 	}
 	if (calls && calls_find(calls, g.pc, V8_KEY_PC, &found, 1))

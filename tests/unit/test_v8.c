@@ -136,8 +136,9 @@ static void test_functions(void)
 	calls_free(calls);
 	calls = NULL;
 
-	/* Without streams, as in node 18, the context tells. */
+	/* Without streams, and of a version that is not known, the context tells. */
 	exports[V8_TYPE_STREAM] = 0;
+	exports[V8_MAJOR] = 0;
 	CHECK(v8_new(exports, &v) == 0, "new");
 	(void)look(v, 0x1234, STACK + 8 * 20, 3);
 	CHECK(is(method.pc, V8_KEY_PC, "Module.load", "/srv/app.js", 3), "by its context");
@@ -161,6 +162,139 @@ static void test_functions(void)
 	put(exports[V8_TAGGED_SIZE], 4, 4);
 	CHECK(v8_new(exports, &v) == 0 && look(v, 0, 0, 1) == -ENOENT, "compressed pointers");
 	v8_free(v);
+}
+
+/* Return whether call i of n of a frame is this one. */
+static bool has(uint64_t key, uint64_t kind, size_t i, size_t n, const char *function_name,
+		uint32_t line)
+{
+	struct call found[4];
+
+	return calls && calls_find(calls, key, kind, found, 4) == n && i < n &&
+	       !strcmp(found[i].function, function_name) && found[i].line == line;
+}
+
+/* Forget all, and look at the stack of a function whose optimized code runs. */
+static void look_again(uint64_t pc)
+{
+	struct v8 *v = NULL;
+
+	calls_free(calls);
+	calls = NULL;
+	CHECK(v8_new(exports, &v) == 0, "new");
+	(void)look(v, pc, STACK + 8 * 20, 1);
+	v8_free(v);
+}
+
+static void test_inlined(void)
+{
+	uint64_t none, at, key;
+	struct function outer, inner, own;
+
+	begin();
+	none = object(131, 4);
+	at = script("/app.js", text("one\ntwo\nthree\nfour\n"));
+	outer = function(at, text("outer"), none, 0, 0);
+	inner = function(at, text("inner"), none, 0, 4);
+	inline_into(&outer, &inner, translations, sizeof(translations));
+	set_exit(&outer, 0, 5, 0, UINT32_MAX);
+	set_exit(&outer, 1, 7, 0, 284);
+	set_exit(&outer, 2, 5, 19, 300);
+	memset(words, 0, sizeof(words));
+	put_frame(20, &outer, 0, 30, 0x1234);
+
+	look_again(outer.pc);
+	CHECK(has(outer.pc, V8_KEY_PC, 0, 2, "inner", 2) &&
+		      has(outer.pc, V8_KEY_PC, 1, 2, "outer", 1),
+	      "an inlined call, without positions");
+	set(inner.bytecode, 32, bytes(positions, sizeof(positions)));
+	set(outer.bytecode, 32, bytes(positions, sizeof(positions)));
+	look_again(outer.pc);
+	CHECK(has(outer.pc, V8_KEY_PC, 0, 2, "inner", 3) &&
+		      has(outer.pc, V8_KEY_PC, 1, 2, "outer", 2),
+	      "with positions");
+	look_again(outer.pc - 284 + 360 + 4);
+	CHECK(has(outer.pc - 284 + 360 + 4, V8_KEY_PC, 0, 2, "inner", 3),
+	      "a return address that was replaced");
+	look_again(outer.pc + 4);
+	CHECK(has(outer.pc + 4, V8_KEY_PC, 0, 1, "outer", 1), "no return address");
+	look_again(outer.pc + 200);
+	CHECK(!knows(outer.pc + 200, V8_KEY_PC), "beyond the code");
+
+	/* One of V8's own functions, which has a name only. */
+	own = function(at, none, none, 0, 0);
+	set(own.shared, 16, text("map"));
+	inline_into(&outer, &own, translations, sizeof(translations));
+	look_again(outer.pc + 16);
+	CHECK(has(outer.pc + 16, V8_KEY_PC, 0, 2, "map", 0) &&
+		      has(outer.pc + 16, V8_KEY_PC, 1, 2, "outer", 2),
+	      "a translation that begins as another one");
+
+	/* What does not fit is not believed: the function of the code is left. */
+	inline_into(&outer, &inner, translations, sizeof(translations));
+	set_exit(&outer, 1, 8, 0, 284);
+	look_again(outer.pc);
+	CHECK(has(outer.pc, V8_KEY_PC, 0, 1, "outer", 1), "another place in the exit");
+	set_exit(&outer, 1, 7, 1, 284);
+	look_again(outer.pc);
+	CHECK(has(outer.pc, V8_KEY_PC, 0, 1, "outer", 1), "no beginning of a translation");
+	set_exit(&outer, 1, 7, 0, 284);
+	inline_into(&inner, &outer, translations, sizeof(translations));
+	set(outer.data, 16 + 8 * 2, inner.data);
+	look_again(outer.pc);
+	CHECK(has(outer.pc, V8_KEY_PC, 0, 1, "outer", 1), "other literals");
+
+	/* Interpreted code: each place has a line. */
+	put_frame(20, &inner, inner.bytecode, 30, 0x1234);
+	words[15] = small(53 + 7);
+	key = v8_key_at(words[15]);
+	look_again(0x1234);
+	CHECK(has(inner.bytecode, V8_KEY_BYTECODE, 0, 1, "inner", 2) &&
+		      has(inner.bytecode, key, 0, 1, "inner", 3),
+	      "a place in bytecode");
+	set(inner.bytecode, 32, none);
+	look_again(0x1234);
+	CHECK(has(inner.bytecode, V8_KEY_BYTECODE, 0, 1, "inner", 2) && !knows(inner.bytecode, key),
+	      "without positions");
+	CHECK(!v8_key_at(inner.bytecode) && v8_key_at(small(1)) != v8_key_at(small(2)),
+	      "what is no place");
+}
+
+/* As V8 10.2 has it: code is in its Code, and all of a translation are signed numbers. */
+static void test_inlined_before_streams(void)
+{
+	static const uint8_t old[] = { 6,  4,  4, 0,	   /* 2 frames, 2 of functions */
+				       36, 10, 0, 2, 0, 0, /* place 5 of the first function */
+				       44, 0,		   /* a literal */
+				       36, 14, 2, 2, 0, 2 };
+	struct function outer, inner;
+	uint64_t none, at, code;
+
+	begin();
+	put(exports[V8_MAJOR], 10, 4);
+	put(exports[V8_MINOR], 2, 4);
+	exports[V8_TYPE_STREAM] = exports[V8_CODE_DEOPT] = exports[V8_DEOPT_SHARED] = 0;
+	none = object(131, 4);
+	at = script("/app.js", text("one\ntwo\n"));
+	outer = function(at, text("outer"), none, 0, 0);
+	inner = function(at, text("inner"), none, 0, 4);
+	inline_into(&outer, &inner, old, sizeof(old));
+	set_exit(&outer, 0, 5, 0, UINT32_MAX);
+	set_exit(&outer, 1, 7, 0, 284);
+	set_exit(&outer, 2, 7, 0, 300);
+	code = object(245, 64);
+	set(code, 16, outer.data);
+	put(code - 1 + 40, 384, 4);
+	memset(words, 0, sizeof(words));
+	put_frame(20, &outer, 0, 30, 0x1234);
+	look_again(code - 1 + 128 + 284);
+	CHECK(has(code - 1 + 128 + 284, V8_KEY_PC, 0, 2, "inner", 2) &&
+		      has(code - 1 + 128 + 284, V8_KEY_PC, 1, 2, "outer", 1),
+	      "an inlined call");
+	look_again(code - 1 + 128 + 290);
+	CHECK(has(code - 1 + 128 + 290, V8_KEY_PC, 0, 1, "outer", 1), "no return address");
+	calls_free(calls);
+	calls = NULL;
 }
 
 static uint64_t seed = 7;
@@ -190,7 +324,10 @@ static void test_harm(void)
 		f = function(at, joined(text("x"), text("y"), 2), object(131, 4), 2, 3);
 		g = function(at, text("g"), object(131, 4), 0, 1);
 		memset(words, 0, sizeof(words));
-		put_frame(20, &f, f.bytecode, 40, g.pc);
+		inline_into(&g, &f, translations, sizeof(translations));
+		set_exit(&g, 1, 7, 0, 284);
+		set_exit(&g, 2, 5, 19, 300);
+		put_frame(20, &f, f.bytecode, 40, g.pc + 16 * (i % 2));
 		put_frame(40, &g, 0, 60, 0x1234);
 		for (unsigned int k = (unsigned int)(any() % 8); k-- > 0;) {
 			uint64_t where = BASE + (any() % heap.used & ~7ull);
@@ -217,6 +354,8 @@ static void test_harm(void)
 int main(void)
 {
 	test_functions();
+	test_inlined();
+	test_inlined_before_streams();
 	test_harm();
 	return check_done();
 }

@@ -1,0 +1,60 @@
+/*
+ * agent/process/v8_deopt.h: reads which functions V8's optimized code runs at an address, and where in a source a
+ * function is: from the data that V8 has for leaving optimized code, and from its tables of source positions.
+ *
+ * Each call in optimized code, and each check that can fail, has a translation: a list of the frames that interpreted
+ * code would have there, the outermost first, with the place of each in its bytecode (src/deoptimizer/). V8 makes
+ * its own stack traces of it. The layouts differ between versions and are not exported, so they are known for those
+ * in v8_deopt_versions only.
+ */
+#ifndef AGENT_PROCESS_V8_DEOPT_H
+#define AGENT_PROCESS_V8_DEOPT_H
+
+#include "agent/process/hotspot_memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define V8_INLINED_MAX 64 /* calls of one frame of optimized code */
+
+struct v8_deopt_version {
+	int32_t major, minor;
+	/* Operations of a translation, by their numbers: how many operands each has, as a digit. */
+	const char *operands;
+	int8_t begin[2];   /* those that begin a translation */
+	int8_t frame[2];   /* those that begin a frame of interpreted code */
+	int8_t builtin[2]; /* a frame of one of V8's own functions, such as map */
+	int8_t other[4];   /* a frame of another kind */
+	int8_t again; /* the same as before so many times, or -1: operations are signed numbers */
+	int32_t code_deopt,
+		code_size;	    /* offsets in Code: DeoptimizationData, bytes of instructions */
+	int32_t bytecode_positions; /* offset in BytecodeArray */
+	int32_t array_data;	    /* offset of the elements */
+	int32_t deopt_shared;	    /* index in DeoptimizationData */
+};
+
+/* Return what is known of a version of V8; NULL: nothing. */
+const struct v8_deopt_version *v8_deopt_version_of(int32_t major, int32_t minor);
+
+/* A function that optimized code runs. */
+struct v8_inlined {
+	uint64_t shared; /* its SharedFunctionInfo: a tagged word that was not looked at */
+	int32_t offset;	 /* in its bytecode; -1: it is being entered */
+	bool is_builtin; /* one of V8's own, without bytecode */
+};
+
+/*
+ * Find the functions that optimized code runs at an offset from its first instruction: a return address. data: the
+ * tagged DeoptimizationData of the code. Return how many there are, the outermost first; 0: it is not known.
+ */
+size_t v8_deopt_find(struct hotspot_memory *m, const struct v8_deopt_version *version,
+		     uint64_t data, uint64_t off, struct v8_inlined out[V8_INLINED_MAX]);
+
+/*
+ * Look up where in its script's source a place in bytecode comes from. table: a tagged ByteArray with positions. False:
+ * it is not known.
+ */
+bool v8_position_find(struct hotspot_memory *m, uint64_t table, int32_t offset, uint32_t *out);
+
+#endif
