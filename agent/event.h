@@ -151,6 +151,7 @@ struct event_sample {
 	bool stack_cut; /* the live stack was longer than the copy */
 	struct uw_regs regs;
 	uint64_t code_mask;		 /* see struct uw_thread; 0: not known */
+	uint64_t thread_pointer;	 /* fsbase; of a thread in a core. 0: not known */
 	const struct uw_region *regions; /* captured user memory; ranges do not overlap */
 	uint32_t n_regions;
 	/*

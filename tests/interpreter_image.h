@@ -5,8 +5,8 @@
 #ifndef TESTS_INTERPRETER_IMAGE_H
 #define TESTS_INTERPRETER_IMAGE_H
 
+#include "agent/runtime/plan_execute.h"
 #include "agent/runtime/raw.h"
-#include "tests/plan_model.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -81,13 +81,13 @@ static inline struct raw_reader *reading(struct runtime_memory *m)
 }
 
 /* Let only what a plan copies be captured; m has the registers that it begins with. */
-static inline struct runtime_memory *planned_memory(struct plan_model *model,
+static inline struct runtime_memory *planned_memory(struct plan_execution *model,
 						    const struct plan *plan, enum plan_end *end)
 {
 	static struct event_sample sample;
 	struct runtime_memory *m;
 
-	*end = model_run(model, plan, read_image);
+	*end = plan_execute(model, plan, read_image, NULL);
 	sample = (struct event_sample){ .slices = model->slices, .n_slices = model->n };
 	if (runtime_memory_new(&m))
 		abort();

@@ -7,6 +7,7 @@
 #include "agent/opener/opener.h"
 #include "agent/process/calls.h"
 #include "agent/process/modules.h"
+#include "agent/runtime/plan_execute.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -70,7 +71,8 @@ struct runtimes {
 	struct runtime_frames *frames;
 	struct watch *watches[WATCHES];
 	struct user users[USERS];
-	struct watch *reading; /* of the decoding that goes on */
+	struct watch *reading;		  /* of the decoding that goes on */
+	struct plan_execution *execution; /* of the last sample of a core; NULL: none yet */
 	struct runtime_put put[RUNTIME_PUT_MAX];
 	const struct runtime_ops *put_by[RUNTIME_PUT_MAX];
 };
@@ -128,6 +130,7 @@ void runtimes_free(struct runtimes *r)
 	}
 	modules_set_frames(r->is.modules, NULL);
 	runtime_frames_free(r->frames);
+	free(r->execution);
 	free(r);
 }
 
@@ -653,6 +656,21 @@ static void sort(struct runtimes *r, size_t n)
 	}
 }
 
+/* A core has all memory: what a plan copies of it are the sample's slices. */
+static void copy_slices(struct runtimes *r, const struct watch *w, struct event_sample *s)
+{
+	if (!r->execution)
+		r->execution = malloc(sizeof(*r->execution));
+	if (!r->execution)
+		return;
+	memset(r->execution, 0, sizeof(*r->execution));
+	r->execution->r[PLAN_BASE] = w->base;
+	r->execution->r[PLAN_THREAD] = s->thread_pointer;
+	s->slices_end = plan_execute(r->execution, w->plan, s->read, s->read_ctx);
+	s->slices = r->execution->slices;
+	s->n_slices = r->execution->n;
+}
+
 size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 		       const struct uw_frame *const *native, size_t n,
 		       const struct runtime_put **put, const char **missing)
@@ -677,6 +695,8 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 		own.sample.slices += labels;
 		own.sample.n_slices -= labels;
 	}
+	if (!own.sample.n_slices && own.sample.read && own.sample.thread_pointer && w->plan)
+		copy_slices(r, w, &own.sample);
 	stack.space = thread.space;
 	stack.calls = thread.calls;
 	stack.memory = w->memory;

@@ -45,6 +45,7 @@ static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
 		return err;
 	thread.tid = uw_bytes_little(bytes + PRSTATUS_PID);
 	machine_read_regset(machine, bytes + PRSTATUS_REGS, &thread.regs);
+	thread.thread_pointer = machine_thread_pointer(machine, bytes + PRSTATUS_REGS);
 	if (asprintf(&thread.name, "%s:%" PRIu32, c->base, thread.tid) < 0)
 		return -ENOMEM;
 	/* The first thread's id serves as process id until NT_PRPSINFO is read. */

@@ -98,6 +98,7 @@ static void give_thread(const struct frozen *f, const struct frozen_thread *t, s
 		.has_user_regs = true,
 		.regs = t->regs,
 		.code_mask = t->code_mask,
+		.thread_pointer = t->thread_pointer,
 		.regions = t->regions,
 		.n_regions = t->n_regions,
 		.read = f->read,

@@ -14,6 +14,7 @@ struct frozen_thread {
 	uint32_t tid;
 	struct uw_regs regs;
 	uint64_t code_mask;		 /* see struct uw_thread */
+	uint64_t thread_pointer;	 /* 0: not known */
 	char *name;			 /* name of the sample; owned, like the pointers below */
 	char *comm;			 /* NULL: the name of the process */
 	const struct uw_region *regions; /* the array is owned, the bytes are not */

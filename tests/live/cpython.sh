@@ -2,6 +2,7 @@
 # Tests frames of Python code: a program computes in places that it knows; at least 95 of 100 samples must have its
 # own stack, function by function and line by line. Debian's Python, and those of pyenv if there are any.
 set -u
+. tests/wait.sh
 dir=$BUILD/live/cpython offwind=$PWD/$BUILD/offwind source=$PWD/tests/live/cpython
 rm -rf "$dir"; mkdir -p "$dir"
 dir=$(realpath "$dir")
@@ -102,6 +103,37 @@ for what in $($debian -c 'import sys; print("cycle wild kernel code" if sys.vers
 	grep -q '^interpreted frames are missing: ' "$dir/explained" || fail "$what: no reason: $(grep -E '^#|missing' "$dir/explained" | head -20)"
 	echo "$what: $(sed -n 's/^interpreted frames are missing: //p' "$dir/explained")"
 done
+
+echo "== a core"
+cat >"$dir/waits.py" <<'PY'
+# Says which functions run on which lines, and waits there; a second thread does, too.
+import signal, sys, threading
+def stack(frame):
+    return [] if frame is None else [f"{frame.f_code.co_qualname}:{frame.f_lineno}"] + stack(frame.f_back)
+def waits(n):
+    if n:
+        return waits(n - 1)
+    print(*stack(sys._getframe()), flush=True) or signal.pause()
+class Shop:
+    def __lt__(self, other):
+        return waits(3)
+def second(ready=threading.Event()):
+    ready.set() or threading.Event().wait()
+threading.Thread(target=second, daemon=True).start()
+min([Shop(), Shop()])
+PY
+$debian "$dir/waits.py" >"$dir/waits.said" & program=$!
+until_or_dead $program test -s "$dir/waits.said" && until_or_dead $program in_pause $program || fail "the program that waits"
+gcore -o "$dir/core" $program >"$dir/log" 2>&1 || fail "gcore: $(tail -3 "$dir/log")"
+kill $program
+"$offwind" unwind -q -f jsonl "$dir/core.$program" 2>"$dir/log" >"$dir/core.jsonl" || fail "a core: $(cat "$dir/log")"
+python3 - "$dir/core.jsonl" "$dir/waits.said" <<'PY' || fail "frames of a core"
+import json, sys
+stacks = [[f"{f['function']}:{f['line']}" for f in json.loads(line)["frames"] if f["module"] == "[cpython]"] for line in open(sys.argv[1], encoding="utf-8")]
+want = open(sys.argv[2]).read().split()
+print(len(stacks), "threads,", len(want), "frames of the one that said so")
+sys.exit(0 if want in stacks and any("second:13" in s for s in stacks) else f"{want} is not in {stacks}")
+PY
 
 echo "== how it looks"
 n=$(python3 - "$dir/kept.owc" <<PY

@@ -5,8 +5,8 @@
 #include "agent/runtime/context.h"
 
 #include "agent/limits.h"
+#include "agent/runtime/plan_execute.h"
 #include "tests/check.h"
-#include "tests/plan_model.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static const char payload[] = "\x12\x49\x0a\x1d"
 			      "threadlocal.schema_version"
 			      "\x12\x08\x0a\x06tls_v1";
 
-static struct plan_model model;
+static struct plan_execution model;
 
 /* Run a plan on the memory, and decode what it copied. Return the labels as "key=value key=value". */
 static enum context_state decode(const struct plan *plan, const char *others, char out[1024])
@@ -89,7 +89,7 @@ static enum context_state decode(const struct plan *plan, const char *others, ch
 
 	memset(&model, 0, sizeof(model));
 	model.r[PLAN_THREAD] = THREAD;
-	CHECK(model_run(&model, plan, read_mem) == PLAN_DONE, "the plan comes to its end");
+	CHECK(plan_execute(&model, plan, read_mem, NULL) == PLAN_DONE, "the plan comes to its end");
 	sample.slices = model.slices;
 	sample.n_slices = model.n;
 	otel_context_threads(payload, sizeof(payload) - 1, &keys);
@@ -358,7 +358,7 @@ static enum plan_end decode_steps(unsigned int minor)
 	(void)context_join(&part, NULL, &plan);
 	memset(&model, 0, sizeof(model));
 	model.r[PLAN_THREAD] = THREAD;
-	return model_run(&model, &plan, read_mem);
+	return plan_execute(&model, &plan, read_mem, NULL);
 }
 
 static void test_versions_of_go(void)

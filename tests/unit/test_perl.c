@@ -46,7 +46,7 @@ static void test_stack_has_all_calls(void)
 
 static void test_plan_copies_what_the_stack_needs(void)
 {
-	static struct plan_model model;
+	static struct plan_execution model;
 	struct runtime_memory *m;
 	struct raw_stack stack;
 	uint64_t key, thread;
@@ -59,7 +59,7 @@ static void test_plan_copies_what_the_stack_needs(void)
 	thread = take(0x900);
 	put_word(thread + 0x310 + 3 * 16 + 8, perl_interpreter);
 	perl_plan(layout(), key, BASE, &plan);
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
 	m = planned_memory(&model, &plan, &end);
 	CHECK(end == PLAN_DONE && model.slices[0].addr == perl_interpreter + 208, "first slice");
 	CHECK(!find(m, &stack) && stack.n == 4 &&
@@ -69,19 +69,19 @@ static void test_plan_copies_what_the_stack_needs(void)
 	runtime_memory_free(m);
 
 	put(perl_infos[1] + 32, UINT32_MAX, 4);
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
 	m = planned_memory(&model, &plan, &end);
 	CHECK(end == PLAN_DONE && !find(m, &stack) && stack.n == 3, "no context");
 	runtime_memory_free(m);
 
 	put_word(perl_infos[0] + 16, perl_infos[1]);
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
 	m = planned_memory(&model, &plan, &end);
 	CHECK(end == PLAN_STEPS && find(m, &stack) == -ELOOP, "a cycle ends");
 	runtime_memory_free(m);
 
 	put_word(thread + 0x310 + 3 * 16 + 8, 0);
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
 	m = planned_memory(&model, &plan, &end);
 	CHECK(end == PLAN_DONE && !model.n, "a thread without interpreter");
 	runtime_memory_free(m);

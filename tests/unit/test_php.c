@@ -40,7 +40,7 @@ static void test_stack_has_all_calls(void)
 
 static void test_plan_copies_what_the_stack_needs(void)
 {
-	static struct plan_model model;
+	static struct plan_execution model;
 	struct runtime_memory *m;
 	struct raw_stack stack;
 	enum plan_end end;
@@ -48,7 +48,7 @@ static void test_plan_copies_what_the_stack_needs(void)
 
 	put_php();
 	php_plan(php_layout_of(4, 2), php_globals, BASE, &plan);
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE };
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE };
 	m = planned_memory(&model, &plan, &end);
 	CHECK(end == PLAN_DONE && !find(m, &stack) && stack.n == 4, "four functions");
 	CHECK(is(m, &frames[0], "Cart::{closure}", "/srv/shop.php", 23, 21) && frames[0].owner &&
@@ -57,13 +57,13 @@ static void test_plan_copies_what_the_stack_needs(void)
 	runtime_memory_free(m);
 
 	put_word(php_calls[4] + 48, php_calls[0]);
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE };
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE };
 	m = planned_memory(&model, &plan, &end);
 	CHECK(end == PLAN_STEPS && find(m, &stack) == -ELOOP, "a cycle ends");
 	runtime_memory_free(m);
 
 	put_word(php_globals + 488, 0);
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE };
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE };
 	m = planned_memory(&model, &plan, &end);
 	CHECK(end == PLAN_DONE && model.n == 1 && !find(m, &stack) && !stack.n, "no call");
 	runtime_memory_free(m);

@@ -1,6 +1,6 @@
 /*
  * tests/unit/test_plan.c: tests that the BPF programs run plans as schema/plan.h says, by comparing bpf/plan.h, compiled
- * for this machine over stubs of what the kernel gives it, with tests/plan_model.h.
+ * for this machine over stubs of what the kernel gives it, with agent/runtime/plan_execute.h.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -11,8 +11,8 @@
 
 #include <linux/bpf.h>
 
+#include "agent/runtime/plan_execute.h"
 #include "tests/check.h"
-#include "tests/plan_model.h"
 
 /* ---- the kernel -------------------------------------------------------------------------------- */
 
@@ -124,7 +124,7 @@ static long bpf_loop(uint32_t n, void *each, void *ctx, uint64_t flags)
 
 #define BEFORE 2048u /* bytes of the record before the slices */
 
-static struct plan_model model;
+static struct plan_execution model;
 static enum plan_end model_end;
 
 /* Run the plan in both ways, in the fallback's too; return whether they copy the same. */
@@ -137,8 +137,8 @@ static bool same(bool fallback)
 	buffer->run.r[PLAN_THREAD] = BASE + 64;
 	user.reads = 0;
 	size = append_slices(buffer, 0, BEFORE, fallback) - BEFORE;
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = BASE + 64 };
-	model_end = model_run(&model, &plan_now, read_user);
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = BASE + 64 };
+	model_end = plan_execute(&model, &plan_now, read_user, NULL);
 	if (buffer->head.slices_len != size || buffer->head.slices_end != model_end)
 		return false;
 	for (uint32_t i = 0; i < model.n; i++) {

@@ -61,7 +61,7 @@ static void test_stack_has_all_calls(void)
 /* Put the calls so that there are n of them, and copy by the plan. Return how many frames were found. */
 static size_t planned(unsigned int n, enum plan_end *end)
 {
-	static struct plan_model model;
+	static struct plan_execution model;
 	struct runtime_memory *m;
 	struct raw_stack stack;
 	uint64_t index, thread, vector, block;
@@ -79,7 +79,7 @@ static size_t planned(unsigned int n, enum plan_end *end)
 	put_word(block + 24, ruby_ec);
 	put_word(ruby_ec + 16, ruby_frames + 64 * (5 - n));
 	ruby_plan(layout(), index, BASE, &plan);
-	model = (struct plan_model){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
+	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
 	m = planned_memory(&model, &plan, end);
 	if (find(m, &stack) || model.slices[0].addr != ruby_ec)
 		stack.n = 0;
