@@ -77,10 +77,8 @@ int fleet_answer(const struct fleet_asked *asked, char **text, size_t *size)
 	if (!err)
 		err = server_find_database(&url, &database);
 	server.database = database;
-	if (!err && asked->kind == FLEET_ANSWER_SQL)
+	if (!err && asked->posts)
 		err = answer_sql(&server, asked->request, out);
-	else if (!err && asked->kind == FLEET_ANSWER_COMPLETENESS)
-		fleet_completeness(&fleet, asked->request, &reply);
 	else if (!err)
 		api_answer(&api, asked->request, &reply);
 	if (!err && reply.status != 200) {

@@ -10,9 +10,8 @@
 struct fleet_asked {
 	const char *url;
 	const struct http_request *request;
-	bool sql; /* give the queries instead of the answer */
-	/* What answers the request instead of what the daemon has for its path; both may not be there. */
-	enum { FLEET_ANSWER_PATH, FLEET_ANSWER_COMPLETENESS, FLEET_ANSWER_SQL } kind;
+	bool sql;   /* give the queries instead of the answer */
+	bool posts; /* the request's body is a query for the server */
 };
 
 /*

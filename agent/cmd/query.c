@@ -46,7 +46,7 @@ static const struct question {
 	{ "labels", "/api/v1/labels", query_print_labels, "-", "the key of a label", false },
 	{ "timeline", "/api/v1/timeline", query_print_timeline, "-", NULL, false },
 	{ "heatmap", "/api/v1/heatmap", query_print_heatmap, "-", NULL, false },
-	{ "completeness", NULL, query_print_rows, "-", NULL, false }, /* of a fleet only */
+	{ "completeness", "/api/v1/completeness", query_print_rows, "-", NULL, false },
 	{ "sql", "/api/v1/query", query_print_rows, "-", "a query", true },
 };
 
@@ -63,7 +63,7 @@ static const char help_before[] =
 	"host\n"
 	"  timeline        sums by time, a line for each value of --by\n"
 	"  heatmap         sums for the parts of each second\n"
-	"  completeness    of a fleet: where stacks end that are not whole, and why\n"
+	"  completeness    where stacks end that are not whole, and why\n"
 	"  sql QUERY       the rows of a query in SQL (docs/history.md, docs/store.md, "
 	"docs/fleet.md)\n"
 	"\n";
@@ -291,14 +291,10 @@ static int ask_fleet(const struct question *q, const struct options *o, const ch
 	struct http_request r = { .method = "GET",
 				  .path = q->path,
 				  .now_ns = clock_ns(CLOCK_REALTIME) };
-	struct fleet_asked asked = { .url = o->fleet, .request = &r, .sql = o->sql };
-	bool is_sql = q->path && q->print == query_print_rows;
+	struct fleet_asked asked = { .url = o->fleet, .request = &r, .sql = o->sql, .posts = q->posts };
 	int err = add_time(&r, "from", o->from_ns ? o->from_ns : r.now_ns - FLEET_FROM_NS);
 
-	asked.kind = is_sql    ? FLEET_ANSWER_SQL
-		     : q->path ? FLEET_ANSWER_PATH
-			       : FLEET_ANSWER_COMPLETENESS;
-	if (is_sql)
+	if (asked.posts)
 		r.body = argument;
 	if (!err)
 		err = add_time(&r, "to", o->to_ns);
@@ -306,7 +302,7 @@ static int ask_fleet(const struct question *q, const struct options *o, const ch
 		err = add_time(&r, "base_from", o->base_from_ns);
 	if (!err)
 		err = add_time(&r, "base_to", o->base_to_ns);
-	if (!err && argument && !is_sql)
+	if (!err && argument && !asked.posts)
 		err = add_argument(&r, "", "key", strlen("key"), argument);
 	for (size_t i = 0; i < o->n_arguments && !err; i++)
 		err = add_argument(&r, o->arguments[i].base ? "base." : "", o->arguments[i].key,
@@ -444,9 +440,8 @@ int cmd_query(int argc, char **argv)
 		log_error("query %s is for a daemon, not for a fleet", q->name);
 		return CMD_USAGE;
 	}
-	if (!o.fleet && (o.sql || !q->path)) {
-		log_error("%s%s is for a fleet: give its --fleet URL", o.sql ? "--sql" : "query ",
-			  o.sql ? "" : q->name);
+	if (!o.fleet && o.sql) {
+		log_error("--sql is for a fleet: give its --fleet URL");
 		return CMD_USAGE;
 	}
 	return query(q, &o, q->takes ? argv[optind + 1] : NULL);

@@ -37,11 +37,4 @@ enum { FLEET_ROWS = 100000 };
 /* What answers requests for the history from the fleet. The result borrows fleet. */
 struct api_remote fleet_remote(struct fleet *fleet);
 
-/*
- * Write where stacks end that are not whole, by module and reason, as the rows of a table in JSON. Errors are in the
- * reply.
- */
-void fleet_completeness(struct fleet *fleet, const struct http_request *r,
-			struct http_reply *reply);
-
 #endif

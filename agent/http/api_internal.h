@@ -47,6 +47,9 @@ int api_format(const struct http_request *r, struct http_reply *reply, enum form
 /* Return the Content-Type of a format. */
 const char *api_type_of(enum format format);
 
+/* api_completeness.c: where stacks end that are not whole, by module and reason, as the rows of a table. */
+void api_completeness(struct api *api, const struct http_request *r, struct http_reply *reply);
+
 /* api_page.c: the page for browsers. */
 void api_page(struct api *api, const struct http_request *r, struct http_reply *reply);
 

@@ -39,6 +39,7 @@ static const struct {
 	{ "GET", "/api/v1/labels", POINTS "key n", api_labels, true },
 	{ "GET", "/api/v1/timeline", POINTS "step by n", api_timeline, true },
 	{ "GET", "/api/v1/heatmap", POINTS "step rows", api_heatmap, true },
+	{ "GET", "/api/v1/completeness", STACKS, api_completeness, true },
 	{ "GET", "/api/v1/samples", STACKS "n", api_samples, false },
 	{ "GET", "/api/v1/explain", "time_ns type focus ignore module KEY n", api_explain, false },
 	{ "GET", "/api/v1/counters", RANGE, api_counters, false },

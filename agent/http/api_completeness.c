@@ -1,5 +1,5 @@
-/* agent/fleet/completeness.c: where the fleet's stacks end that are not whole. */
-#include "agent/fleet/fleet.h"
+/* agent/http/api_completeness.c: where stacks end that are not whole. */
+#include "agent/http/api_internal.h"
 
 #include "agent/array.h"
 #include "agent/export/json.h"
@@ -45,7 +45,7 @@ static int count_ending(struct endings *e, const char *module, const char *stop,
 	return 0;
 }
 
-static int count_endings(struct endings *e, const struct stacks *s)
+static int count_endings(struct endings *e, const struct stacks *s, size_t type)
 {
 	int err = 0;
 
@@ -59,7 +59,7 @@ static int count_endings(struct endings *e, const struct stacks *s)
 		if (!whole && sample->n_locations)
 			module = s->modules[s->locations[s->location_ids[last - 1]].module].path;
 		err = count_ending(e, module, whole ? s->empty : stop->text,
-				   stacks_value(s, i, s->default_type));
+				   stacks_value(s, i, type));
 	}
 	return err;
 }
@@ -74,7 +74,7 @@ static int compare_endings(const void *a, const void *b) /* for qsort */
 				      : strcmp(x->module, y->module);
 }
 
-static void put_endings(const struct endings *e, const struct fleet *f, FILE *out)
+static void put_endings(const struct endings *e, const char *type, FILE *out)
 {
 	(void)fputc('[', out);
 	for (size_t i = 0; i < e->n; i++) {
@@ -87,36 +87,29 @@ static void put_endings(const struct endings *e, const struct fleet *f, FILE *ou
 		(void)fputs(",\"stop\":", out);
 		json_text(out, e->rows[i].stop);
 		(void)fputc(',', out);
-		json_text(out, f->type);
+		json_text(out, type);
 		(void)fprintf(out, ":%" PRId64 ",\"share\":\"%.2f%%\"}", e->rows[i].value,
 			      ranking_percent(e->rows[i].value, e->all));
 	}
 	(void)fputs("\n]\n", out);
 }
 
-void fleet_completeness(struct fleet *f, const struct http_request *r, struct http_reply *reply)
+void api_completeness(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
-	const struct api_remote remote = fleet_remote(f);
-	struct history_query query = { .base = false };
 	struct endings endings = { .n = 0 };
-	struct stacks *stacks = NULL;
-	struct history_found found;
-	struct api_range range;
-	int err = api_range(r, reply, &range);
+	struct api_profile p;
+	int err;
 
-	if (!err && stacks_new(&stacks))
-		err = http_fail(reply, 503, "there is no memory");
-	query.from_ns = range.from_ns;
-	query.to_ns = range.to_ns;
-	if (!err)
-		err = remote.read(f, r, reply, &query, "stop", true, stacks, &found);
-	if (!err && count_endings(&endings, stacks))
-		err = http_fail(reply, 503, "there is no memory");
+	if (api_load(api, r, reply, &(struct api_wanted){ .key = "stop" }, &p))
+		return;
+	err = count_endings(&endings, p.stacks, p.type);
+	if (err)
+		(void)api_failed(reply, err);
 	if (!err && endings.n)
 		qsort(endings.rows, endings.n, sizeof(*endings.rows), compare_endings);
 	if (!err)
-		put_endings(&endings, f, reply->out);
+		put_endings(&endings, p.stacks->types[p.type].type, reply->out);
 	free(endings.rows);
 	uw_hash_fini(&endings.index);
-	stacks_free(stacks);
+	stacks_free(p.stacks);
 }
