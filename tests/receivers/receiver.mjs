@@ -2,7 +2,8 @@
 // the rest, and rebuilds folded stacks. It is written apart from the senders.
 //   usage: node receiver.mjs NODE_MODULES otlp|otlp-grpc|pyroscope|parca [KEY CERTIFICATE]      with a certificate, it speaks TLS
 // It prints "PORT N" when it listens, and "CONTROL N". Asked by the test at /control (of gRPC: of the other port): ?behave=WORD
-// sets how it behaves from now on; ?forget forgets what was received; ?folded=TYPE and ?stats print it.
+// sets how it behaves from now on; ?forget forgets what was received; ?folded=TYPE and ?stats print it; ?stat=NAME prints one number,
+// and ?until=NAME&least=N waits for it: "yes" when it is there, "no" after five seconds without it.
 import { createRequire } from 'node:module';
 import crypto from 'node:crypto';
 import fs from 'node:fs';
@@ -119,6 +120,14 @@ const behaviours = {
 	rejects: r => r.writeHead(200, { 'Content-Type': 'application/x-protobuf' }).end(encode('opentelemetry.ExportProfilesServiceResponse', { partialSuccess: { rejectedProfiles: 9007199254740991, errorMessage: 'too \x07 many' } })),
 };
 
+const number = name => Array.isArray(stats[name]) ? stats[name].length : stats[name];
+
+// Reply when a number is reached; the connection may be closed before.
+function wait(name, least, response, end = Date.now() + 5000) {
+	if (number(name) >= least || Date.now() >= end || response.destroyed) return response.end(number(name) >= least ? 'yes\n' : 'no\n');
+	setTimeout(wait, 20, name, least, response, end);
+}
+
 function control(url, response) {
 	const q = new URL(url, 'http://x').searchParams;
 	if (q.has('behave')) behave = q.get('behave');
@@ -128,6 +137,8 @@ function control(url, response) {
 		from = to = null;
 	}
 	if (q.has('folded')) response.write([`# ${from} ${to}`, ...[...folded.get(q.get('folded')) ?? []].map(([line, n]) => `${line} ${n}`)].join('\n') + '\n');
+	if (q.has('until')) return wait(q.get('until'), Number(q.get('least')), response);
+	if (q.has('stat')) response.write(`${number(q.get('stat'))}\n`);
 	if (q.has('stats')) response.write(JSON.stringify({ ...stats, from: String(from), to: String(to) }) + '\n');
 	response.end();
 }
