@@ -29,7 +29,7 @@ static const struct {
 	{ "query", cmd_query, "ask a running daemon, or a fleet, what ran" },
 	{ "resymbolize", cmd_resymbolize, "look up the functions of a history again" },
 	{ "symbolize", cmd_symbolize, "give names to what a fleet's hosts sent without" },
-	{ "fleet", cmd_fleet, "make the tables of a fleet in ClickHouse" },
+	{ "fleet", cmd_fleet, "make a fleet's tables in ClickHouse, serve a page over its hosts" },
 	{ "archive", cmd_archive, "put capture files into S3, and get them back" },
 	{ "cache", cmd_cache, "inspect and maintain the store of unwind tables" },
 	{ "doctor", cmd_doctor, "check what works on this machine and how to repair the rest" },

@@ -291,7 +291,9 @@ static int ask_fleet(const struct question *q, const struct options *o, const ch
 	struct http_request r = { .method = "GET",
 				  .path = q->path,
 				  .now_ns = clock_ns(CLOCK_REALTIME) };
-	struct fleet_asked asked = { .url = o->fleet, .request = &r, .sql = o->sql, .posts = q->posts };
+	struct fleet_asked asked = {
+		.url = o->fleet, .request = &r, .sql = o->sql, .posts = q->posts
+	};
 	int err = add_time(&r, "from", o->from_ns ? o->from_ns : r.now_ns - FLEET_FROM_NS);
 
 	if (asked.posts)

@@ -188,14 +188,18 @@ int condition_no_processes(struct http_reply *reply, const char *key)
 	return http_fail(reply, 400, "the fleet's samples have no %s: ask the host itself", key);
 }
 
+void condition_time(FILE *sql, const struct condition_range *range)
+{
+	(void)fprintf(sql, "time >= toDateTime(%" PRIu64 ") AND time < toDateTime(%" PRIu64 ")",
+		      (range->from_ns + SECOND_NS - 1) / SECOND_NS,
+		      (range->to_ns + SECOND_NS - 1) / SECOND_NS);
+}
+
 int condition_write(FILE *sql, const struct http_request *r, struct http_reply *reply,
 		    const struct condition_range *range, uint32_t type)
 {
-	(void)fprintf(sql,
-		      "type = %" PRIu32 " AND time >= toDateTime(%" PRIu64
-		      ") AND time < toDateTime(%" PRIu64 ")",
-		      type, (range->from_ns + SECOND_NS - 1) / SECOND_NS,
-		      (range->to_ns + SECOND_NS - 1) / SECOND_NS);
+	(void)fprintf(sql, "type = %" PRIu32 " AND ", type);
+	condition_time(sql, range);
 	for (size_t i = 0; i < r->n_arguments; i++) {
 		const struct http_argument *a = &r->arguments[i];
 		const char *key = label_of(a, range->base);

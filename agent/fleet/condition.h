@@ -25,6 +25,9 @@ struct condition_range {
 	bool base; /* the conditions on labels are those of the base */
 };
 
+/* Write the condition that a row's time is in a range. */
+void condition_time(FILE *sql, const struct condition_range *range);
+
 /*
  * Write the conditions on rows of the table samples: type, time, labels, functions. -EINVAL: one cannot be asked; the
  * reply says which.

@@ -35,6 +35,20 @@ void query_types(FILE *sql)
 	(void)fputs("SELECT DISTINCT id, type, unit, counts FROM types ORDER BY type", sql);
 }
 
+void query_keys(FILE *sql)
+{
+	(void)fputs(
+		"SELECT DISTINCT arrayJoin(keys) AS key FROM label_sets ORDER BY key LIMIT 1000",
+		sql);
+}
+
+void query_counters(FILE *sql, const struct condition_range *range)
+{
+	(void)fputs("SELECT what, reason, toInt64(sum(n)) FROM counters FINAL WHERE ", sql);
+	condition_time(sql, range);
+	(void)fputs(" GROUP BY what, reason ORDER BY what, reason", sql);
+}
+
 int query_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range)
 {
 	const struct http_request none = { .n_arguments = 0 };

@@ -25,6 +25,10 @@ struct query_sums { /* which samples are added up; all borrowed */
 
 /* id, type, unit, counts of each sample type. */
 void query_types(FILE *sql);
+/* The keys of labels. */
+void query_keys(FILE *sql);
+/* what, reason, sum of n of the counters. */
+void query_counters(FILE *sql, const struct condition_range *range);
 /*
  * How many batches the range has, their slot, first and last time, how often one is there, and the sum of their ends.
  * -EINVAL: see condition_write.

@@ -249,9 +249,89 @@ static int scan(void *ctx, const struct http_request *r, struct http_reply *repl
 	return fail(reply, err ? err : b.err);
 }
 
+/* ---- what there is ------------------------------------------------------------------------ */
+
+static int keys(void *ctx, struct http_reply *reply, history_key_fn fn, void *to)
+{
+	struct uw_bytes b = { .err = 0 };
+	char *text = NULL, key[256];
+	struct sql q;
+	int err = sql_begin(&q);
+
+	if (err)
+		return err;
+	query_keys(q.out);
+	err = sql_ask(&q, ctx, reply, NULL, &text, &b);
+	if (!err)
+		fn(to, "host"); /* a column of its own */
+	while (!err && !uw_bytes_done(&b)) {
+		sql_take_short(&b, key, sizeof(key));
+		if (!b.err && *key && strcmp(key, "host") != 0)
+			fn(to, key);
+	}
+	free(text);
+	return fail(reply, err ? err : b.err);
+}
+
+static int types(void *ctx, struct http_reply *reply, history_key_fn fn, void *to)
+{
+	struct uw_bytes b = { .err = 0 };
+	char *text = NULL, type[256], unit[256], counts[256];
+	struct sql q;
+	int err = sql_begin(&q);
+
+	if (err)
+		return err;
+	query_types(q.out);
+	err = sql_ask(&q, ctx, reply, NULL, &text, &b);
+	while (!err && !uw_bytes_done(&b)) {
+		(void)uw_bytes_u32(&b);
+		sql_take_short(&b, type, sizeof(type));
+		sql_take_short(&b, unit, sizeof(unit));
+		sql_take_short(&b, counts, sizeof(counts));
+		if (!b.err && *counts)
+			fn(to, counts);
+		if (!b.err)
+			fn(to, type);
+	}
+	free(text);
+	return fail(reply, err ? err : b.err);
+}
+
+static int counters(void *ctx, struct http_reply *reply, const struct api_range *range,
+		    history_counter_fn fn, void *to)
+{
+	struct uw_bytes b = { .err = 0 };
+	char *text = NULL, what[64], reason[256];
+	struct sql q;
+	int err = sql_begin(&q);
+
+	if (err)
+		return err;
+	query_counters(q.out, &(struct condition_range){ range->from_ns, range->to_ns, false });
+	err = sql_ask(&q, ctx, reply, NULL, &text, &b);
+	while (!err && !uw_bytes_done(&b)) {
+		struct history_counter one = { .what = what, .reason = reason };
+
+		sql_take_short(&b, what, sizeof(what));
+		sql_take_short(&b, reason, sizeof(reason));
+		one.n = (int64_t)uw_bytes_u64(&b);
+		if (!b.err)
+			fn(to, &one);
+	}
+	free(text);
+	return fail(reply, err ? err : b.err);
+}
+
 struct api_remote fleet_remote(struct fleet *f)
 {
 	if (!f->n_rows)
 		f->n_rows = FLEET_ROWS;
-	return (struct api_remote){ .ctx = f, .read = read_profile, .scan = scan, .slot = slot };
+	return (struct api_remote){ .ctx = f,
+				    .read = read_profile,
+				    .scan = scan,
+				    .keys = keys,
+				    .types = types,
+				    .counters = counters,
+				    .slot = slot };
 }

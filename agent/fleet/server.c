@@ -93,7 +93,8 @@ int server_ask(void *ctx, const char *sql, const struct fleet_ids *ids, char **t
 	struct client_request request = { .url = s->url->base,
 					  .asked = "clickhouse-server",
 					  .type = ids ? "multipart/form-data; boundary=" BOUNDARY
-						      : NULL };
+						      : NULL,
+					  .seconds = s->seconds };
 	char *path = NULL, *form = NULL;
 	int err = 0;
 
@@ -103,9 +104,10 @@ int server_ask(void *ctx, const char *sql, const struct fleet_ids *ids, char **t
 	 */
 	if (asprintf(&path,
 		     "/?%s%s%sdefault_format=RowBinary&wait_end_of_query=1"
-		     "&distributed_product_mode=local&output_format_json_quote_64bit_integers=0%s",
+		     "&distributed_product_mode=local&output_format_json_quote_64bit_integers=0"
+		     "&max_execution_time=%u%s",
 		     *s->database ? "database=" : "", s->database, *s->database ? "&" : "",
-		     ids ? "&ids_format=RowBinary&ids_structure=id+UInt64" : "") < 0)
+		     s->seconds, ids ? "&ids_format=RowBinary&ids_structure=id+UInt64" : "") < 0)
 		return -ENOMEM;
 	if (ids)
 		form = make_form(sql, ids, &request.body_size);

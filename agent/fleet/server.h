@@ -25,6 +25,7 @@ void server_url_fini(struct server_url *url);
 struct fleet_server {
 	const struct server_url *url; /* borrowed */
 	const char *database;	      /* "": none */
+	unsigned int seconds;	      /* that a query may take; 0: as long as it does */
 };
 
 /* fleet_ask_fn, for a struct fleet_server. The reply is complete, or it is an error. */

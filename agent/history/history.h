@@ -132,6 +132,8 @@ int history_label(struct history *history, uint64_t labels, const char *key, cha
  */
 typedef void (*history_key_fn)(void *ctx, const char *key);
 int history_label_keys(struct history *history, history_key_fn fn, void *ctx);
+/* The same for the names of all sample types, in the order in which they came. */
+int history_type_names(struct history *history, history_key_fn fn, void *ctx);
 
 /* An address of code whose names follow from its file, and the mapping that it lies in. */
 struct history_address {

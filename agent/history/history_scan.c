@@ -243,17 +243,29 @@ int history_label(struct history *h, uint64_t labels, const char *key, char *out
 	return err < 0 ? err : 0;
 }
 
-int history_label_keys(struct history *h, history_key_fn fn, void *ctx)
+/* Call fn for each text in a column of a statement without parameters. */
+static int each_text(struct history *h, enum history_statement which, int column, history_key_fn fn,
+		     void *ctx)
 {
 	int err;
-	sqlite3_stmt *stmt = history_statement(h, READ_LABEL_KEYS, &err);
+	sqlite3_stmt *stmt = history_statement(h, which, &err);
 
 	if (!stmt)
 		return history_failed(h, "be read", err);
 	while ((err = db_step(stmt)) == 1)
-		fn(ctx, (const char *)sqlite3_column_text(stmt, 0));
+		fn(ctx, (const char *)sqlite3_column_text(stmt, column));
 	db_release(stmt);
 	return history_failed(h, "be read", err);
+}
+
+int history_label_keys(struct history *h, history_key_fn fn, void *ctx)
+{
+	return each_text(h, READ_LABEL_KEYS, 0, fn, ctx);
+}
+
+int history_type_names(struct history *h, history_key_fn fn, void *ctx)
+{
+	return each_text(h, READ_TYPES, 1, fn, ctx);
 }
 
 /* Call fn for each row of a statement that was bound. */

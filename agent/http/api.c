@@ -468,9 +468,12 @@ void api_counters(struct api *api, const struct http_request *r, struct http_rep
 	if (api_range(r, reply, &range))
 		return;
 	(void)fputc('{', reply->out);
-	err = history_counters(api->history, range.from_ns, range.to_ns, put_counter, &counters);
+	err = api->remote ? api->remote->counters(api->remote->ctx, reply, &range, put_counter,
+						  &counters)
+			  : history_counters(api->history, range.from_ns, range.to_ns, put_counter,
+					     &counters);
 	(void)fputs(*counters.what ? "}}\n" : "}\n", reply->out);
-	if (err)
+	if (err && reply->status == 200)
 		(void)api_failed(reply, err);
 }
 
@@ -484,11 +487,16 @@ void api_health(struct api *api, const struct http_request *r, struct http_reply
 	(void)fputs("ok\n", reply->out);
 }
 
-/* Ready: what is recorded arrives. */
+/* Ready: what is recorded arrives, or the store of many hosts answers. */
 void api_ready(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
-	uint64_t newest = history_newest(api->history);
+	const struct api_range last = { r->now_ns - API_LATE_NS, r->now_ns };
+	uint64_t newest = r->now_ns, slot_ns;
 
+	if (!api->remote)
+		newest = history_newest(api->history);
+	else if (api->remote->slot(api->remote->ctx, reply, &last, &slot_ns))
+		return;
 	if (newest + API_LATE_NS < r->now_ns) {
 		(void)http_fail(reply, 503,
 				newest ? "the newest window ended %" PRIu64 " s ago"

@@ -40,6 +40,12 @@ struct api_remote {
 	int (*scan)(void *ctx, const struct http_request *r, struct http_reply *reply,
 		    const struct api_range *range, const char *key, api_sum_fn fn, void *to,
 		    const char **type, const char **unit);
+	/* Call fn for each key of labels, and for each name of a sample type. */
+	int (*keys)(void *ctx, struct http_reply *reply, history_key_fn fn, void *to);
+	int (*types)(void *ctx, struct http_reply *reply, history_key_fn fn, void *to);
+	/* Call fn for the sum of each counter of a range, in their order by what and reason. */
+	int (*counters)(void *ctx, struct http_reply *reply, const struct api_range *range,
+			history_counter_fn fn, void *to);
 	/* Give how long a slot is; 0: there are none in the range. */
 	int (*slot)(void *ctx, struct http_reply *reply, const struct api_range *range,
 		    uint64_t *ns);

@@ -601,21 +601,40 @@ static int put_values(struct label_values *l, size_t n, const char *type, const 
 	return 0;
 }
 
-static void put_key(void *ctx, const char *key)
+struct names {
+	FILE *out;
+	bool any;
+};
+
+static void put_name(void *ctx, const char *name)
 {
-	json_text(ctx, key);
-	(void)fputc(',', ctx);
+	struct names *to = ctx;
+
+	(void)fputs(to->any ? "," : "", to->out);
+	json_text(to->out, name);
+	to->any = true;
 }
 
-/* Write the keys of all labels. */
-static void put_keys(struct api *api, struct http_reply *reply)
+/* Write what there is to choose from: the keys of all labels, and the names of all sample types. */
+static void put_choices(struct api *api, struct http_reply *reply)
 {
+	const struct api_remote *remote = api->remote;
+	struct names keys = { .out = reply->out }, types = { .out = reply->out };
 	int err;
 
 	(void)fputs("{\"keys\":[", reply->out);
-	err = history_label_keys(api->history, put_key, reply->out);
-	(void)fputs("\"pid\",\"tid\"]}\n", reply->out);
-	if (err)
+	err = remote ? remote->keys(remote->ctx, reply, put_name, &keys)
+		     : history_label_keys(api->history, put_name, &keys);
+	if (!remote) {
+		put_name(&keys, "pid");
+		put_name(&keys, "tid");
+	}
+	(void)fputs("],\"types\":[", reply->out);
+	if (!err)
+		err = remote ? remote->types(remote->ctx, reply, put_name, &types)
+			     : history_type_names(api->history, put_name, &types);
+	(void)fputs("]}\n", reply->out);
+	if (err && reply->status == 200)
 		(void)api_failed(reply, err);
 }
 
@@ -626,12 +645,8 @@ void api_labels(struct api *api, const struct http_request *r, struct http_reply
 	uint64_t n = 1000;
 	int err;
 
-	if (!key && api->remote) {
-		(void)http_fail(reply, 400, "key is missing: the name of a label, such as comm");
-		return;
-	}
 	if (!key) {
-		put_keys(api, reply);
+		put_choices(api, reply);
 		return;
 	}
 	err = points_init(&l.p, api, r, reply, key);

@@ -31,7 +31,7 @@ static const struct {
 	void (*answer)(struct api *api, const struct http_request *r, struct http_reply *reply);
 	bool remote; /* a store of many hosts can answer, too */
 } routes[] = {
-	{ "GET", "/", "", api_page, false },
+	{ "GET", "/", "", api_page, true },
 	{ "GET", "/debug/pprof/profile", STACKS "hide seconds format times", api_profile, false },
 	{ "GET", "/api/v1/profile", STACKS "hide format times", api_profile, true },
 	{ "GET", "/api/v1/flamegraph", STACKS BASE "hide by title", api_flamegraph, true },
@@ -42,14 +42,14 @@ static const struct {
 	{ "GET", "/api/v1/completeness", STACKS, api_completeness, true },
 	{ "GET", "/api/v1/samples", STACKS "n", api_samples, false },
 	{ "GET", "/api/v1/explain", "time_ns type focus ignore module KEY n", api_explain, false },
-	{ "GET", "/api/v1/counters", RANGE, api_counters, false },
+	{ "GET", "/api/v1/counters", RANGE, api_counters, true },
 	{ "POST", "/api/v1/record", EVENTS "seconds freq format type KEY", api_record, false },
 	{ "POST", "/api/v1/query", "format", api_query, false },
 	{ "GET", "/api/v1/unwind/", "n", api_unwind, false },
-	{ "GET", "/api/v1/openapi.yaml", "", get_openapi, false },
+	{ "GET", "/api/v1/openapi.yaml", "", get_openapi, true },
 	{ "GET", "/metrics", "", api_metrics, false },
-	{ "GET", "/healthz", "", api_health, false },
-	{ "GET", "/readyz", "", api_ready, false },
+	{ "GET", "/healthz", "", api_health, true },
+	{ "GET", "/readyz", "", api_ready, true },
 };
 
 enum { N_ROUTES = sizeof(routes) / sizeof(routes[0]) };
@@ -132,7 +132,7 @@ static bool is_route(const char *route, const char *path)
 
 void api_answer(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
-	bool there = false;
+	bool there = false, elsewhere = false;
 
 	reply->status = 200;
 	reply->type = "application/json";
@@ -140,12 +140,18 @@ void api_answer(struct api *api, const struct http_request *r, struct http_reply
 		if (!is_route(routes[i].path, r->path))
 			continue;
 		there = true;
-		if (strcmp(r->method, routes[i].method) != 0 || (api->remote && !routes[i].remote))
+		if (strcmp(r->method, routes[i].method) != 0)
+			continue;
+		elsewhere = api->remote && !routes[i].remote;
+		if (elsewhere)
 			continue;
 		if (!check_arguments(routes[i].arguments, r, reply))
 			routes[i].answer(api, r, reply);
 		return;
 	}
-	(void)http_fail(reply, there ? 405 : 404,
-			there ? "%.400s takes another method" : "there is no %.400s", r->path);
+	(void)http_fail(reply, there && !elsewhere ? 405 : 404,
+			elsewhere ? "a fleet has no %.400s: ask the host itself"
+			: there	  ? "%.400s takes another method"
+				  : "there is no %.400s",
+			r->path);
 }

@@ -84,6 +84,7 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	(void)l->setopt(easy, CURL_OPTION_ERROR_TEXT, error);
 	(void)l->setopt(easy, CURL_OPTION_NO_SIGNALS, 1L);
 	(void)l->setopt(easy, CURL_OPTION_CONNECT_SECONDS, (long)CONNECT_SECONDS);
+	(void)l->setopt(easy, CURL_OPTION_SECONDS, (long)r->seconds);
 	rc = l->perform(easy);
 	cannot = rc == CURL_CANNOT_CONNECT || rc == CURL_CANNOT_RESOLVE;
 	(void)l->getinfo(easy, CURL_INFO_STATUS, &status);

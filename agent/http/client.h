@@ -10,12 +10,13 @@
 struct client_request { /* all borrowed */
 	const char
 		*url; /* "http://127.0.0.1:7227", "https://…" or "unix:/run/offwind/offwind.sock" */
-	const char *path;  /* with its arguments, encoded */
-	const char *body;  /* NULL: GET, else POST */
-	size_t body_size;  /* 0: body is a text */
-	const char *type;  /* of the body; NULL: SQL */
-	const char *token; /* NULL: none */
-	const char *asked; /* what should answer there; NULL: offwind daemon */
+	const char *path;     /* with its arguments, encoded */
+	const char *body;     /* NULL: GET, else POST */
+	size_t body_size;     /* 0: body is a text */
+	const char *type;     /* of the body; NULL: SQL */
+	const char *token;    /* NULL: none */
+	unsigned int seconds; /* that the reply may take; 0: as long as it does */
+	const char *asked;    /* what should answer there; NULL: offwind daemon */
 };
 
 /*

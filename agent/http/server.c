@@ -61,6 +61,7 @@ struct serving {
 	pthread_mutex_t lock;
 	struct api free[SERVER_SOCKETS * THREADS]; /* not in use by a thread */
 	size_t n_free;
+	struct api_remote remotes[SERVER_SOCKETS * THREADS]; /* of these, if there is no history */
 	struct waiting waiting[WAITING_MAX];
 	_Atomic uint64_t unsent; /* bytes of all replies */
 	struct history *clock;	 /* of the thread that looks at the waiting requests */
@@ -219,15 +220,17 @@ static enum MHD_Result take_argument(void *ctx, enum MHD_ValueKind kind, const c
 	return MHD_YES;
 }
 
-static struct api take_api(struct serving *s)
+/* Take one that no thread uses, if there is one. */
+static bool take_api(struct serving *s, struct api *out)
 {
-	struct api api = { .history = NULL };
+	bool there;
 
 	(void)pthread_mutex_lock(&s->lock);
-	if (s->n_free)
-		api = s->free[--s->n_free];
+	there = s->n_free > 0;
+	if (there)
+		*out = s->free[--s->n_free];
 	(void)pthread_mutex_unlock(&s->lock);
-	return api;
+	return there;
 }
 
 static void give_api(struct serving *s, const struct api *api)
@@ -270,17 +273,18 @@ static bool wait_for_samples(struct serving *s, struct MHD_Connection *c, struct
 static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c, struct exchange *e,
 			      const struct http_request *request)
 {
-	struct api api = take_api(s);
+	struct api api;
+	bool there = take_api(s, &api);
 	struct http_reply reply = { .status = 200 };
 	int fd = memfd_create("reply", MFD_CLOEXEC);
 
 	if (fd >= 0 && !(reply.out = fdopen(fd, "w+")))
 		(void)close(fd);
-	if (reply.out && api.history)
+	if (reply.out && there)
 		api_answer(&api, request, &reply);
 	else
 		(void)http_fail(&reply, MHD_HTTP_SERVICE_UNAVAILABLE, "there is no memory");
-	if (api.history)
+	if (there)
 		give_api(s, &api);
 	if (reply.status == 200)
 		return reply_file(s, c, e, &reply);
@@ -319,7 +323,7 @@ static enum MHD_Result complete(const struct listener *l, struct MHD_Connection 
 	if (s->mhd.values(c, MHD_GET_ARGUMENT_KIND, NULL, NULL) > HTTP_ARGUMENTS - 2)
 		return reply_text(s, c, MHD_HTTP_URI_TOO_LONG, "there are too many arguments");
 	(void)s->mhd.values(c, MHD_GET_ARGUMENT_KIND, take_argument, &r);
-	seconds = api_seconds(&r);
+	seconds = s->server->remote ? 0 : api_seconds(&r); /* hosts record, not their store */
 	if (seconds && !e->waited) {
 		if (wait_for_samples(s, c, e, seconds))
 			return MHD_YES;
@@ -474,6 +478,35 @@ static int open_histories(struct serving *s)
 	return err;
 }
 
+static int open_remotes(struct serving *s)
+{
+	int err = 0;
+
+	for (int i = 0; i < s->server->n_sockets * THREADS && !err; i++) {
+		err = s->server->remote(s->server->ctx, &s->remotes[i]);
+		s->free[i].remote = &s->remotes[i];
+		s->n_free += !err;
+	}
+	return err;
+}
+
+/* Open what is served, and give up all rights but those to serve it. */
+static int prepare(struct serving *s)
+{
+	const struct server *server = s->server;
+	int err = server->remote ? open_remotes(s)
+				 : history_write_nothing(server->history, server->store);
+
+	if (!err && !server->remote)
+		err = open_histories(s);
+	if (err || !sandbox_is_possible())
+		return err;
+	err = server->remote ? sandbox_enter_sender(server->reach) : sandbox_enter_server();
+	if (err)
+		log_error("the server: giving up rights: %s", strerror(-err));
+	return err;
+}
+
 static int start(struct serving *s, struct listener *l)
 {
 	const struct server *server = s->server;
@@ -513,14 +546,7 @@ int server_run(struct server *server)
 	(void)pthread_mutex_init(&s.lock, NULL);
 	err = microhttpd_load(&s.mhd);
 	if (!err)
-		err = history_write_nothing(server->history, server->store);
-	if (!err)
-		err = open_histories(&s);
-	if (!err && sandbox_is_possible()) {
-		err = sandbox_enter_server();
-		if (err)
-			log_error("the server: giving up rights: %s", strerror(-err));
-	}
+		err = prepare(&s);
 	for (int i = 0; i < server->n_sockets && !err; i++) {
 		listeners[i] = (struct listener){ &s, &server->sockets[i] };
 		err = start(&s, &listeners[i]);

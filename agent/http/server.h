@@ -10,8 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct api_remote;
 struct channels;
 struct cost;
+struct sandbox_sending;
 struct sending;
 
 enum { SERVER_SOCKETS = 8, SERVER_HOST = 256 };
@@ -41,6 +43,12 @@ struct server {
 	const char *token;	       /* required in Authorization: Bearer; NULL: none */
 	const char *certificate, *key; /* PEM texts; NULL: no TLS */
 	const char *history, *store;   /* paths of the databases */
+	/*
+	 * Another store than a history (agent/http/api.h): gives what the next thread asks, until the process ends.
+	 * NULL: the history is served.
+	 */
+	int (*remote)(void *ctx, struct api_remote *out);
+	const struct sandbox_sending *reach; /* with remote: what it connects to */
 	struct server_shared *shared;
 	struct cost *cost; /* of the daemon's processes; NULL: it is not known */
 	/*
@@ -48,7 +56,7 @@ struct server {
 	 * is none.
 	 */
 	struct channels *(*supervisor)(void *ctx);
-	void *ctx;
+	void *ctx;		 /* of supervisor and remote */
 	struct sending *sending; /* what is sent to other systems; NULL: nothing */
 	bool check;		 /* server_listen only checks addresses, and opens nothing */
 	/* Sockets that a program before this one listened on, which server_listen uses again. */
@@ -62,6 +70,11 @@ struct server {
  * what is wrong.
  */
 int server_listen(struct server *server, const char *address);
+/*
+ * Read a small file as a text: a token, a certificate, a key; secret: nobody else may be able to read the file. NULL
+ * after reporting why not. The caller frees it.
+ */
+char *server_read_text(const char *path, bool secret);
 /*
  * Listen on the sockets that the service manager passed, if it did (sd_listen_fds(3)); the same rules hold
  * for their addresses. Return 0, or a negative code after reporting what is wrong.

@@ -205,6 +205,32 @@ int server_listen(struct server *s, const char *address)
 	return err;
 }
 
+char *server_read_text(const char *path, bool secret)
+{
+	FILE *file = fopen(path, "re");
+	char *text = NULL;
+	size_t room = 0;
+	ssize_t n = -1;
+	struct stat st;
+
+	if (file && !fstat(fileno(file), &st) && secret &&
+	    st.st_mode & (S_IRGRP | S_IROTH | S_IWGRP | S_IWOTH)) {
+		log_error("%s: others can read it: chmod 600 it", path);
+		(void)fclose(file);
+		return NULL;
+	}
+	if (file)
+		n = getdelim(&text, &room, '\0', file);
+	if (n < 0)
+		log_error("%s: %s", path, file && !ferror(file) ? "is empty" : strerror(errno));
+	if (file)
+		(void)fclose(file);
+	if (n >= 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
 /* Describe a socket that somebody else bound. Return 0, or a negative code after reporting it. */
 static int describe(const struct server *s, struct server_socket *new)
 {

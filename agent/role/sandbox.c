@@ -459,16 +459,20 @@ static int allow_sender(scmp_filter_ctx filter)
 }
 
 /* Install the filter. It needs no_new_privs, which seccomp_load sets. */
-static int filter_calls(enum role role)
+static int filter_calls(const struct confinement *c)
 {
+	const enum role role = c->role;
+	const bool serves = role == SERVER || c->sending.serves;
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int err = filter ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < sizeof(allowed) / sizeof(allowed[0]); i++)
 		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
-	for (size_t i = 0;
-	     !err && role == SERVER && i < sizeof(allowed_server) / sizeof(allowed_server[0]); i++)
-		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_server[i], 0);
+	for (size_t i = 0; !err && serves && i < sizeof(allowed_server) / sizeof(allowed_server[0]);
+	     i++)
+		/* A sender's messages have a rule of their own (allow_messages). */
+		if (role == SERVER || allowed_server[i] != SCMP_SYS(sendto))
+			err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_server[i], 0);
 	if (!err && role == SENDER)
 		err = allow_sender(filter);
 	if (!err)
@@ -506,7 +510,7 @@ static int enter(const struct confinement *c)
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	(void)setrlimit(RLIMIT_CORE, &none);
 	enter_landlock(c);
-	return filter_calls(c->role);
+	return filter_calls(c);
 }
 
 int sandbox_enter(void)

@@ -41,6 +41,7 @@ struct sandbox_sending {
 	const uint16_t *ports; /* of TCP, to which it connects; on kernels since 6.7 to no other */
 	size_t n_ports;
 	bool any_port;
+	bool serves; /* it may also accept connections on the sockets that it has, as a server */
 };
 
 /*

@@ -374,8 +374,11 @@ int sender_run(struct sender *s)
 	if (!err)
 		err = ports_find(s->targets, s->n_targets, &ports);
 	if (!err && sandbox_is_possible()) {
-		err = sandbox_enter_sender(&(struct sandbox_sending){
-			readable, n_readable, ports.all, ports.n, ports.any });
+		err = sandbox_enter_sender(&(struct sandbox_sending){ .readable = readable,
+								      .n_readable = n_readable,
+								      .ports = ports.all,
+								      .n_ports = ports.n,
+								      .any_port = ports.any });
 		if (err)
 			log_error("the sender: giving up rights: %s", strerror(-err));
 	}

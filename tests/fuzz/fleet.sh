@@ -51,7 +51,10 @@ seeds += [seed("/api/v1/top?from=-1h&base_from=-2h&base_to=-1h&base.host=b", *wh
           seed("/api/v1/heatmap?from=-1h", batches(), types, batches(), there, agree, points),
           seed("/api/v1/heatmap?from=-1h&rows=7&step=60000", batches(), types, batches(), there, agree, points),
           seed("/api/v1/heatmap?from=-1h", batches(), types, batches(), large),
-          seed("/api/v1/timeline?from=-1h&step=3600000", types, batches(), large)]
+          seed("/api/v1/timeline?from=-1h&step=3600000", types, batches(), large),
+          seed("/api/v1/labels", text("comm") + text("host") + text("stop"), types),
+          seed("/api/v1/counters?from=-1h", text("fired") + text("") + u64(9) + text("lost") + text("ring_full") + u64(1) + text("lost") + text("self") + u64(2)),
+          seed("/readyz", batches()), seed("/")]
 seeds += [seed(f"/api/v1/profile?from=-1h&format={f}", types, batches(), sums("host-1", 1), stacks, names, sets) for f in ("pprof", "folded", "jsonl", "firefox")]
 seeds += [seed("/api/v1/top?from=-1h", types, batches(), there, agree, b"".join(u64(s) + u64(0) + text("") + u64(1) + u64(9) for s in range(1, 51)), u64(90) + u64(900), stacks, names)]
 def asked(build_id, frame, vaddr): return text(build_id) + text("/usr/bin/prog") + u64(frame) + u64(vaddr)

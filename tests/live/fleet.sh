@@ -9,7 +9,7 @@ set -u
 . tests/clickhouse.sh
 command -v clickhouse-server >/dev/null || { echo "skipped: clickhouse-server is not installed"; exit 77; }
 hosts=${FLEET_HOSTS:-6} windows=${FLEET_WINDOWS:-36}
-trap 'for p in ${ch_pid[*]} ${proxy:-} ${senders:-}; do kill -KILL $p 2>/dev/null; done; wait 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'for p in ${ch_pid[*]} ${proxy:-} ${senders:-} ${page:-}; do kill -KILL $p 2>/dev/null; done; wait 2>/dev/null; rm -rf "$dir"' EXIT
 
 echo "== two servers"
 clickhouse_prepare 2
@@ -104,6 +104,26 @@ asked completeness --from -2h | grep -q '(whole)' || fail "completeness"
 asked sql 'SELECT count() AS hosts FROM (SELECT DISTINCT host FROM samples)' | grep -qw $hosts || fail "SQL"
 asked top --sql --from -2h --focus malloc | grep -q 'FROM samples' || fail "the queries"
 asked top --by pid 2>/dev/null && fail "processes of a fleet"
+
+echo "== the page over all hosts"
+"$offwind" fleet serve --listen 0.0.0.0:0 $one 2>"$dir/err" && fail "a page for everybody, without a token"
+grep -q "takes a token and a certificate" "$dir/err" || fail "a page for everybody: $(cat "$dir/err")"
+serving=127.0.0.1:$(free_port)
+"$offwind" fleet serve --listen $serving $one 2>"$dir/page.log" & page=$!
+serves() { curl -sf -o /dev/null "$serving/readyz"; }
+until_or_dead $page serves || fail "it is not served: $(cat "$dir/page.log")"
+[ "$(ps -o user= --ppid $page | tr -d ' ')" != root ] || fail "what answers has root's rights"
+curl -s "$serving/api/v1/top?from=-2h" | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])' >"$dir/top"
+[ "$(cat "$dir/top")" = "$all" ] || fail "the page's top has $(cat "$dir/top") samples, not $all"
+curl -s "$serving/api/v1/counters?from=-2h" | python3 -c 'import json, sys; print(json.load(sys.stdin)["unwound"]["all"])' >"$dir/unwound"
+[ "$(cat "$dir/unwound")" = "$all" ] || fail "the page's counters say $(cat "$dir/unwound") samples, not $all"
+for refused in "-X POST -d SELECT+1 $serving/api/v1/query" "$serving/debug/pprof/profile?seconds=1" "$serving/api/v1/samples"; do
+	[ "$(curl -s -o /dev/null -w '%{http_code}' $refused)" = 404 ] || fail "served: $refused"
+done
+if command -v chromium >/dev/null; then
+	timeout 200 python3 tests/live/fleet_page.py http://$serving "$dir" $(cut -d' ' -f1 "$dir/accounts") || fail "the page: $(cat "$dir/page.log")"
+fi
+kill $page; wait $page || fail "the server did not end well"
 
 echo "== names that are replaced"
 clickhouse_ask 1 offwind "INSERT INTO names SELECT frame, build_id, vaddr, module, ['renamed_function'], ['a.c'], [toUInt32(1)], version + 1000000000000 FROM names WHERE has(functions, 'sqlite3VdbeExec')"

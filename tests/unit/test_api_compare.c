@@ -290,8 +290,10 @@ static void test_whole_stacks_are_found(struct history *h)
 
 static void test_samples(struct history *h)
 {
-	check_has(h, "/api/v1/labels", 200, "{\"keys\":[\"comm\",\"pid\",\"tid\"]}",
-		  "names of labels");
+	check_has(
+		h, "/api/v1/labels", 200,
+		"{\"keys\":[\"comm\",\"pid\",\"tid\"],\"types\":[\"samples\",\"cpu\",\"off_cpu\"]}",
+		"names of labels");
 	check_has(h, "/api/v1/labels?key=stop&" FIRST, 200,
 		  "{\"value\":\"root\",\"samples\":10,\"sum\":10000000000,\"meaning\":\"The stack "
 		  "ended",

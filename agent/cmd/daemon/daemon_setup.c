@@ -5,39 +5,10 @@
 #include "agent/store/db.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define LISTEN_DEFAULT "127.0.0.1:7227"
-
-/* Read a small file as a text. NULL after reporting why not. The caller frees it. */
-static char *read_text(const char *path, bool secret)
-{
-	FILE *file = fopen(path, "re");
-	char *text = NULL;
-	size_t room = 0;
-	ssize_t n = -1;
-	struct stat st;
-
-	if (file && !fstat(fileno(file), &st) && secret &&
-	    st.st_mode & (S_IRGRP | S_IROTH | S_IWGRP | S_IWOTH)) {
-		log_error("%s: others can read it: chmod 600 it", path);
-		(void)fclose(file);
-		return NULL;
-	}
-	if (file)
-		n = getdelim(&text, &room, '\0', file);
-	if (n < 0)
-		log_error("%s: %s", path, file && !ferror(file) ? "is empty" : strerror(errno));
-	if (file)
-		(void)fclose(file);
-	if (n >= 0)
-		return text;
-	free(text);
-	return NULL;
-}
 
 /* Read the file that a setting names, if it is set. Return 0, or -EINVAL after reporting why not. */
 static int read_setting(const struct daemon_options *o, const struct setting *setting, bool secret,
@@ -46,7 +17,7 @@ static int read_setting(const struct daemon_options *o, const struct setting *se
 	if (!setting->text)
 		return 0;
 	daemon_at_line(o, setting->line);
-	*out = read_text(setting->text, secret);
+	*out = server_read_text(setting->text, secret);
 	daemon_at_line(o, 0);
 	return *out ? 0 : -EINVAL;
 }

@@ -20,8 +20,8 @@ const Charts = (() => {
 	const least = (list, wanted) => list.find(step => step >= wanted * 0.999) || list[list.length - 1];
 
 	// Return the length of a step of the timeline, and of a column of the heat map, for a time and the room there is.
-	const stepFor = ([from, to]) => least(STEPS, (to - from) / ((width() - LEFT - RIGHT) / 3));
-	const columnFor = ([from, to]) => least(STEPS.filter(step => step >= 1), (to - from) / ((width() - LEFT - RIGHT) / 1.5));
+	const stepFor = ([from, to]) => least(STEPS.filter(step => step >= (State.FLEET ? 300 : 0)), (to - from) / ((width() - LEFT - RIGHT) / 3));
+	const columnFor = ([from, to]) => least(STEPS.filter(step => step >= (State.FLEET ? 3600 : 1)), (to - from) / ((width() - LEFT - RIGHT) / 1.5));
 
 	// Return how many parts a column has. A part is a multiple of the time for which one sample stands, or the cells would
 	// show a pattern of the sampling itself. In a long column they do not.
@@ -99,7 +99,7 @@ const Charts = (() => {
 				svg.append(element("svg:path", { class: "area", "data-colour": colourOf(value), d: outline(timeline, low, high, y) }));
 				low = high;
 			}
-			if (mark) {
+			if (mark?.series.length) { // else nothing has the function
 				const marked = new Float64Array(Math.max(0, ...mark.series.map(one => one.values.length)));
 				for (const { values } of mark.series)
 					values.forEach((v, i) => { marked[i] += v; });

@@ -3,7 +3,7 @@
 (() => {
 	const { element, button } = Show;
 	const { load } = Daemon;
-	const PRESETS = [[300, "5 min"], [900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "1 d"], [604800, "7 d"]];
+	const PRESETS = [...State.FLEET ? [] : [[300, "5 min"], [900, "15 min"]], [3600, "1 h"], [21600, "6 h"], [86400, "1 d"], [604800, "7 d"], ...State.FLEET ? [[2592000, "30 d"]] : []];
 	const LIVE_S = 5; // how often a live page asks again, at least
 	const RETRY_S = 3; // how often the page asks again when the daemon did not answer
 	const root = document.documentElement;
@@ -71,12 +71,13 @@
 					problem("ready", "");
 				root.dataset.timeline = all;
 			}).then(drawBelow);
-		const heat = State.query(aligned(shown, column), { step: column * 1000, rows: Charts.rowsFor(column) });
+		// Of a fleet, the parts of a column are its slots of time, which it has itself.
+		const heat = State.query(aligned(shown, column), { step: column * 1000, ...State.FLEET ? {} : { rows: Charts.rowsFor(column) } });
 		if (isNew("heatmap", String(heat)))
 			attempt("heatmap", async () => {
 				Charts.setHeat(await load("heatmap", "/api/v1/heatmap", heat));
 				root.dataset.heatmap = heat;
-				if (Charts.rowsFor(column) !== +heat.get("rows"))
+				if (heat.has("rows") && Charts.rowsFor(column) !== +heat.get("rows"))
 					drawCharts();
 			}).then(drawBelow);
 	}
@@ -89,6 +90,8 @@
 			const share = `${Show.percent(sumOf(one), all)}`, title = `${Show.value(sumOf(one), data)} of ${data.type}`;
 			if (one.value === null)
 				return element("span", { title }, ...entry("rest", `all others ${share}`));
+			if (!s.by)
+				return element("span", { title }, ...entry(Charts.colourOf(one.value), "all"));
 			return element("button", { type: "button", "aria-pressed": State.hasLabel(s.by, one.value), title: `${title}. Choose it to see only this; again to see all.`,
 				onclick: () => toggle(s.by, one.value) }, ...entry(Charts.colourOf(one.value), `${nameOf(one.value)} ${share}`));
 		});
@@ -113,7 +116,7 @@
 
 	function drawGraph() {
 		const s = State.get(), q = State.stackQuery();
-		if (s.view !== "graph" && s.view !== "complete")
+		if (s.view !== "graph" && (s.view !== "complete" || State.FLEET))
 			return;
 		const other = s.base && !s.base.ago && String(s.base.labels) !== String(s.labels);
 		if (!other)
@@ -190,12 +193,11 @@
 	});
 	// ---- controls --------------------------------------------------------------------------
 
-	let keys = ["comm", "thread", "pid"], types = [], shownType = ""; // labels and types of samples that there are; the one that is shown
+	let keys = State.FLEET ? ["host", "comm"] : ["comm", "thread", "pid"], types = [], shownType = ""; // labels and types of samples that there are; the one that is shown
 	// Ask which there are; without an answer there is less to choose from.
 	function loadChoices() {
-		Promise.all([load("keys", "/api/v1/labels"), load("types", "/api/v1/query", "", "SELECT type FROM history.types ORDER BY id")]).then(replies => {
-			({ keys } = replies[0]);
-			types = replies[1].map(one => one.type);
+		load("keys", "/api/v1/labels").then(reply => {
+			({ keys, types } = reply);
 			drawTypes();
 			drawControls();
 			panel();
@@ -284,9 +286,9 @@
 		for (const one of $("presets").children)
 			one.setAttribute("aria-pressed", preset(+one.dataset.last, s));
 		$("live").setAttribute("aria-pressed", s.last > 0);
-		const by = Show.inOrder([...new Set([...keys, "stop", s.by])]);
+		const by = [...State.FLEET ? [""] : [], ...Show.inOrder([...new Set([...keys, "stop", s.by])].filter(Boolean))];
 		if (String(by) !== String([...$("by").options].map(one => one.value)))
-			$("by").replaceChildren(...by.map(value => element("option", { value }, Show.labelName(value))));
+			$("by").replaceChildren(...by.map(value => element("option", { value }, value ? Show.labelName(value) : "nothing")));
 		$("by").value = s.by;
 		$("filters").replaceChildren(...s.labels.map(([key, value]) =>
 			button(`${key}=${value} ✕`, () => toggle(key, value), { title: "Take this filter away" })));
@@ -302,6 +304,10 @@
 			tab.tabIndex = on ? 0 : -1;
 			$(tab.getAttribute("aria-controls")).hidden = !on;
 		}
+	}
+	for (const view of State.FLEET ? ["samples", "threads", "unwind"] : []) {
+		$(`tab-${view}`).remove();
+		$(view).remove();
 	}
 	const tabs = [...document.querySelectorAll("[role=tab]")];
 	tabs.forEach((tab, k) => {
@@ -353,7 +359,7 @@
 		if (!PANELS[s.view] || (to.dataset.ready && isLookedAt(to, `${s.view} why`)))
 			return;
 		asked.set(`${s.view} why`, why(s));
-		attempt("panel", () => PANELS[s.view](to, { unwound, toggle, types, keys: Show.inOrder(keys) }));
+		attempt("panel", () => PANELS[s.view](to, { unwound, toggle, types, keys: Show.inOrder(keys), focus: s.mark && exactly(s.mark) }));
 	}
 	// What is below the charts comes after them: they are what is seen first, and the list of samples begins where
 	// the timeline does.
@@ -390,7 +396,7 @@
 			drawCharts();
 		}
 	}).observe($("timeline"));
-	$("host").textContent = location.host;
+	$("host").textContent = State.FLEET ? `all hosts, at ${location.host}` : location.host;
 	State.onChange(draw);
 	seen = Charts.width();
 	// Whether something is recorded, which also tells the daemon's time; then all the rest.

@@ -6,9 +6,11 @@ const Panels = (() => {
 
 	// ---- the values of a label -----------------------------------------------------------------
 
-	async function labels(to, { toggle, keys }) {
+	async function labels(to, { toggle, keys, focus }) {
 		const s = State.get(), q = State.query(State.selected(), { key: s.key, n: 200 });
 		q.delete(s.key); // the other values are of interest, too
+		if (focus)
+			q.set("focus", focus);
 		const key = `${q}&${s.labels}&${keys}`;
 		if (!isNew(to, key))
 			return;
@@ -23,7 +25,8 @@ const Panels = (() => {
 		const rows = data.values.map(({ value, samples: n, sum }) => [[value || "(none)"], [[bar(sum, data.values[0].sum)]], [Show.value(sum, data), numeric], [Show.percent(sum, whole), numeric], [Show.counted(n, "sample", "samples"), numeric],
 			[[button(State.hasLabel(s.key, value) ? "All" : "Only", () => toggle(s.key, value), { "aria-label": `Only ${s.key}=${value}`, "aria-pressed": State.hasLabel(s.key, value) }), " ",
 				button("Compare with", () => compare(value), { "aria-label": `Compare with ${s.key}=${value}`, title: "Draw what is selected, as a difference to this" })], { class: "whole" }]]);
-		done(to, key, p(element("label", {}, "Label ", select), data.values_left_out ? ` ${Show.counted(data.values_left_out, "value", "values")} more with less.` : ""),
+		done(to, key, p(element("label", {}, "Label ", select), data.values_left_out ? ` ${Show.counted(data.values_left_out, "value", "values")} more with less.` : "",
+			...focus ? [` Only stacks with ${s.mark}. `, button("All stacks", () => State.change({ mark: "" }))] : []),
 			table([[Show.labelName(s.key)], [""], [data.type, numeric], ["Share", numeric], ["Samples", numeric], [""]], rows, { class: "wide blocks" }));
 	}
 
@@ -41,14 +44,15 @@ const Panels = (() => {
 		stops.set("by", "stop");
 		const meanings = new URLSearchParams(time);
 		meanings.set("key", "stop");
-		const [counters, top, reasons] = await Promise.all([load("panel", "/api/v1/counters", time), load("stops", "/api/v1/top", stops), load("reasons", "/api/v1/labels", meanings)]);
+		const [counters, top, reasons, modules] = await Promise.all([load("panel", "/api/v1/counters", time), load("stops", "/api/v1/top", stops), load("reasons", "/api/v1/labels", meanings),
+			State.FLEET ? load("ends", "/api/v1/completeness", q) : null]);
 		const meaning = { ...Object.fromEntries(reasons.values.map(one => [one.value, one.meaning])), ...MEANING };
 		const sum = what => Object.values(counters[what] || {}).reduce((a, b) => a + b, 0), fired = sum("fired");
 		const stop = Object.entries(counters.stop || {}).sort((a, b) => b[1] - a[1]), ended = sum("stop");
 		const whole = stop.filter(([reason]) => WHOLE.includes(reason)).reduce((a, [, n]) => a + n, 0);
 		const part = (n, of) => [[Show.number(n), numeric], [Show.percent(n, of), numeric]];
 		const children = [element("h2", {}, "Are the stacks whole?"),
-			p(ended ? `${Show.percent(whole, ended)} of ${Show.counted(ended, "stack", "stacks")} of the whole machine are whole.` : "No stack was recorded in this time.")];
+			p(ended ? `${Show.percent(whole, ended)} of ${Show.counted(ended, "stack", "stacks")} of ${State.FLEET ? "all hosts" : "the whole machine"} are whole.` : "No stack was recorded in this time.")];
 		if (stop.length)
 			children.push(table([["Ended because of"], ["Stacks", numeric], ["Share", numeric], [""], ["Meaning"]], stop.map(([reason, n]) =>
 				[[reason], [Show.counted(n, "stack", "stacks"), numeric], [Show.percent(n, ended), numeric], [[bar(n, stop[0][1], !WHOLE.includes(reason))]], [meaning[reason] || ""]]), { class: "wide blocks" }));
@@ -58,7 +62,8 @@ const Panels = (() => {
 				shown.map(row => [[row.stop], [Show.value(row.self, top), numeric], [Show.percent(row.self, top.value), numeric]])));
 		const ends = unwound?.ends || [];
 		children.push(element("h2", {}, "Where do stacks that are not whole end?"));
-		children.push(ends.length ? table([["Module"], ["Because of"], [unwound.type, numeric], ["Share", numeric], ["Last function found"]], ends.slice(0, 50).map(one =>
+		children.push(modules ? table([["Module"], ["Because of"], [top.type, numeric], ["Share", numeric]], modules.filter(one => one.stop).slice(0, 50).map(one =>
+			[[one.module], [one.stop], [Show.value(one[top.type], top), numeric], [one.share, numeric]]), { class: "wide blocks" }) : ends.length ? table([["Module"], ["Because of"], [unwound.type, numeric], ["Share", numeric], ["Last function found"]], ends.slice(0, 50).map(one =>
 			[[/^[^[]/.test(one.module) ? link(one.module, { view: "unwind", file: "", pc: "", find: one.module }, { title: "Its unwind table" }) : one.module || "(none)"], [one.reason], [Show.value(one.value, unwound), numeric], [Show.percent(one.value, unwound.whole), numeric], [one.name || ""]]), { class: "wide blocks" }) : p(unwound ? "None does, in the flame graph." : "Loading…"));
 		if (ends.length > 50)
 			children.push(p(`${ends.length - 50} more with less.`));

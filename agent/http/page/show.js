@@ -121,7 +121,7 @@ const Show = (() => {
 
 	// ---- labels ----------------------------------------------------------------------
 
-	const LABELS = { comm: "process", thread: "thread", unit: "unit", container_id: "container", user: "user", exe: "executable", "service.name": "service", pid: "process id", tid: "thread id", stop: "stop reason" };
+	const LABELS = { host: "host", comm: "process", thread: "thread", unit: "unit", container_id: "container", user: "user", exe: "executable", "service.name": "service", pid: "process id", tid: "thread id", stop: "stop reason" };
 	const labelName = key => LABELS[key] || key;
 	// Return the keys in the order in which they are offered.
 	const inOrder = keys => [...Object.keys(LABELS).filter(key => keys.includes(key)), ...keys.filter(key => !LABELS[key])];

@@ -5,7 +5,7 @@
 //   last=SECONDS      the time shown, if it follows the clock
 //   from=, to=        the time shown, if it does not
 //   select=FROM~TO    the selected part of it
-//   by=, type=        the label that the timeline tells apart, the sample type
+//   by=, type=        the label that the timeline tells apart, the sample type; of a fleet, no label by default
 //   label=KEY=VALUE   a filter; there can be several
 //   base=SECONDS, base=before, base=FROM~TO with base_label=KEY=VALUE: what the selection is compared with
 //   hide=interpreters the interpreters' own functions are left out
@@ -16,9 +16,11 @@
 //   graph=            the state of the flame graph, as that page's own address has it
 "use strict";
 const State = (() => {
-	const DEFAULT = { last: 300, from: 0, to: 0, select: null, by: "comm", type: "", labels: [], base: null, hide: "", mark: "",
-		view: "graph", thread: "", key: "comm", sample: "", after: "", file: "", pc: "", find: "", graph: null };
-	const VIEWS = ["graph", "samples", "threads", "labels", "complete", "unwind"];
+	// What answers is a store of many hosts: it has sums of minutes, and neither single samples nor unwind tables.
+	const FLEET = "fleet" in document.documentElement.dataset;
+	const DEFAULT = { last: FLEET ? 21600 : 300, from: 0, to: 0, select: null, by: FLEET ? "" : "comm", type: "", labels: [], base: null, hide: "", mark: "",
+		view: "graph", thread: "", key: FLEET ? "host" : "comm", sample: "", after: "", file: "", pc: "", find: "", graph: null };
+	const VIEWS = FLEET ? ["graph", "labels", "complete"] : ["graph", "samples", "threads", "labels", "complete", "unwind"];
 	const TEXTS = ["by", "type", "hide", "mark", "view", "thread", "key", "sample", "after", "file", "pc", "find"];
 	const SHORTEST = 0.001;
 
@@ -156,7 +158,7 @@ const State = (() => {
 		return q;
 	}
 
-	return { SHORTEST, get: () => state, change, parse, format, shown, selected, query, stackQuery, base, baseQuery, now,
+	return { FLEET, SHORTEST, get: () => state, change, parse, format, shown, selected, query, stackQuery, base, baseQuery, now,
 		onChange: fn => { listener = fn; },
 		tick: () => { shownNow = now(); },
 		// Take the time of a reply: the daemon may run on a machine whose clock differs.
