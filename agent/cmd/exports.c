@@ -199,6 +199,8 @@ int exports_take(struct exports *e, const char *section, const char *name, const
 		return take_yes(&t->times, value);
 	if (t->kind->has_debuginfo && !strcmp(name, "debuginfo"))
 		return take_yes(&t->debuginfo, value);
+	if (t->kind->has_htlhash && !strcmp(name, "htlhash"))
+		return take_yes(&t->htlhash, value);
 	if (!strcmp(name, "token-file")) {
 		x->token_line = line;
 		return keep(&x->token_file, value);
@@ -266,7 +268,7 @@ static bool is_same(const struct export *x, const struct export *y)
 		    is_same_text(x->token_file, y->token_file) && a->timeout_s == b->timeout_s &&
 		    a->grpc == b->grpc && a->debuginfo == b->debuginfo &&
 		    a->no_names == b->no_names && a->times == b->times &&
-		    a->n_headers == b->n_headers;
+		    a->htlhash == b->htlhash && a->n_headers == b->n_headers;
 
 	for (size_t i = 0; same && i < a->n_headers; i++)
 		same = !strcmp(a->headers[i], b->headers[i]);

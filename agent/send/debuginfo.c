@@ -5,31 +5,28 @@
 #include "agent/clock.h"
 #include "agent/log.h"
 #include "agent/send/grpc.h"
+#include "agent/send/programs.h"
 #include "proto/arena.h"
 #include "proto/push.pb-c.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SERVICE "/parca.debuginfo.v1alpha1.DebuginfoService/"
 
-#define FILE_MAX     ((off_t)1 << 30)  /* bytes; larger files are not sent */
-#define NOTES_MAX    ((size_t)1 << 20) /* the build-id is looked for in so many bytes */
 #define REPLY_ARENA  ((size_t)1 << 20)
 #define ASK_AGAIN_NS (UINT64_C(3600) * 1000000000)
 
-enum { KNOWN_MAX = 16384, ASKED_AT_ONCE = 16, BY_SIGNED_URL = 2, BUILD_ID_MAX = 64 };
+enum { KNOWN_MAX = 16384, ASKED_AT_ONCE = 16, BY_SIGNED_URL = 2 };
 
 struct known {
-	char build_id[2 * BUILD_ID_MAX + 1];
+	char build_id[2 * PROGRAMS_BUILD_ID + 1];
 	uint64_t again_ns; /* when the receiver is asked again; UINT64_MAX: never */
 };
 
@@ -75,65 +72,16 @@ void debuginfo_free(struct debuginfo *d)
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-/* Write the bytes of a build-id in hexadecimal digits. Return their number; 0: it is none. */
-static size_t bytes_of(const char *hex, uint8_t out[BUILD_ID_MAX])
-{
-	size_t n = strlen(hex) / 2;
-	unsigned int byte;
-
-	if (n < 2 || n > BUILD_ID_MAX || strlen(hex) % 2 ||
-	    strspn(hex, "0123456789abcdef") != 2 * n)
-		return 0;
-	for (size_t i = 0; i < n; i++) {
-		(void)sscanf(hex + 2 * i, "%2x", &byte);
-		out[i] = (uint8_t)byte;
-	}
-	return n;
-}
-
-/*
- * Return whether an ELF file has this build-id: whether the bytes of its note are there. The file is not
- * read in any other way: its receiver does that.
- */
-static bool has_build_id(int fd, const char *hex)
-{
-	uint8_t note[4 + BUILD_ID_MAX] = "GNU", *bytes = malloc(NOTES_MAX);
-	size_t n = bytes_of(hex, note + 4);
-	ssize_t size = bytes ? pread(fd, bytes, NOTES_MAX, 0) : -1;
-	bool has = n && size > 4 && !memcmp(bytes, "\177ELF", 4) &&
-		   memmem(bytes, (size_t)size, note, 4 + n);
-
-	free(bytes);
-	return has;
-}
-
-/* Open a file if it may be sent. Return its descriptor, or -1. */
-static int open_one(const char *path, const char *build_id, size_t *size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
-
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX ||
-	    !has_build_id(fd, build_id)) {
-		(void)close(fd);
-		return -1;
-	}
-	*size = (size_t)st.st_size;
-	return fd;
-}
-
 /* Open the debug file of a module, or the module. */
 static int open_module(const struct stacks_module *m, size_t *size)
 {
-	char path[64 + 2 * BUILD_ID_MAX];
+	char path[64 + 2 * PROGRAMS_BUILD_ID];
 	int fd;
 
 	(void)snprintf(path, sizeof(path), "/usr/lib/debug/.build-id/%.2s/%s.debug", m->build_id,
 		       m->build_id + 2);
-	fd = open_one(path, m->build_id, size);
-	return fd >= 0 ? fd : open_one(m->path, m->build_id, size);
+	fd = programs_open(path, m->build_id, size);
+	return fd >= 0 ? fd : programs_open(m->path, m->build_id, size);
 }
 
 /* Write the SHA-256 of a file as text. */
@@ -304,9 +252,8 @@ void debuginfo_send(struct debuginfo *d, const struct stacks *s)
 	for (size_t i = 1; i < s->n_modules && asked < ASKED_AT_ONCE; i++) {
 		const struct stacks_module *m = &s->modules[i];
 		struct known *known;
-		uint8_t id[BUILD_ID_MAX];
 
-		if (m->kernel || *m->path != '/' || !bytes_of(m->build_id, id))
+		if (!programs_have(m))
 			continue;
 		known = known_of(d, m->build_id);
 		if (!known || now_ns() < known->again_ns)

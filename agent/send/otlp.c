@@ -26,7 +26,8 @@ enum { GZIP_LEVEL = 6 };
 struct otlp {
 	const struct target *target;
 	struct post *post;
-	char *url, *version; /* of the request, and of its header */
+	char *url, *version;	  /* of the request, and of its header */
+	struct htlhashes *hashes; /* NULL: they are not sent */
 	struct parts parts;
 };
 
@@ -37,6 +38,7 @@ static void otlp_close(void *opened)
 	if (!o)
 		return;
 	post_free(o->post);
+	htlhashes_free(o->hashes);
 	free(o->url);
 	free(o->version);
 	free(o);
@@ -55,6 +57,8 @@ static int otlp_open(const struct target *t, void **out)
 			err = -ENOMEM;
 		}
 	}
+	if (!err && t->htlhash)
+		err = htlhashes_new(&o->hashes);
 	if (err) {
 		otlp_close(o);
 		return err;
@@ -114,7 +118,8 @@ static int send_part(void *ctx, const struct send_window *w, size_t from, size_t
 {
 	struct otlp *o = ctx;
 	struct request r = { .n_samples = parts_count(w->stacks, from, to) };
-	int err = otlp_encode(w, from, to, &r.bytes, &r.size, &r.n_profiles), outcome;
+	const struct otlp_part part = { w, from, to, o->hashes };
+	int err = otlp_encode(&part, &r.bytes, &r.size, &r.n_profiles), outcome;
 
 	if (err == -EFBIG)
 		outcome = PART_TOO_LARGE;
@@ -139,6 +144,7 @@ const struct target_kind target_otlp = {
 	.has_grpc = true,
 	.has_version = true,
 	.has_times = true,
+	.has_htlhash = true,
 	.open = otlp_open,
 	.send = otlp_send,
 	.close = otlp_close,

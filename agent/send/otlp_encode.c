@@ -41,6 +41,7 @@ struct resource {
 struct encoding {
 	const struct send_window *w;
 	const struct stacks *s;
+	struct htlhashes *hashes; /* NULL: none */
 	struct arena arena;
 	struct table strings, attributes, functions, mappings, locations, stacks, links;
 	int32_t *function_of, *mapping_of; /* by index in stacks; 0: not yet */
@@ -223,6 +224,7 @@ static int32_t *list_of_one(struct encoding *e, int32_t number)
 static int32_t mapping(struct encoding *e, uint32_t index)
 {
 	const struct stacks_module *m = &e->s->modules[index];
+	const char *hash;
 	Otlp__Mapping *to;
 
 	if (e->mapping_of[index] || !*m->build_id)
@@ -234,9 +236,15 @@ static int32_t mapping(struct encoding *e, uint32_t index)
 	to->memory_limit = m->limit;
 	to->file_offset = m->off;
 	to->filename_strindex = text(e, m->path);
-	to->attribute_indices =
-		list_of_one(e, attribute(e, "process.executable.build_id.gnu", m->build_id, 0));
-	to->n_attribute_indices = 1;
+	to->attribute_indices = new_bytes(e, 2 * sizeof(*to->attribute_indices));
+	if (!to->attribute_indices)
+		return 0;
+	to->attribute_indices[to->n_attribute_indices++] =
+		attribute(e, "process.executable.build_id.gnu", m->build_id, 0);
+	hash = e->hashes ? htlhash_of(e->hashes, m) : NULL;
+	if (hash)
+		to->attribute_indices[to->n_attribute_indices++] =
+			attribute(e, "process.executable.build_id.htlhash", hash, 0);
 	return e->mapping_of[index] = intern(e, &e->mappings, &to->base);
 }
 
@@ -774,10 +782,12 @@ static void fini(struct encoding *e)
 	arena_fini(&e->arena);
 }
 
-int otlp_encode(const struct send_window *w, size_t from, size_t to, uint8_t **bytes, size_t *size,
-		size_t *n_profiles)
+int otlp_encode(const struct otlp_part *part, uint8_t **bytes, size_t *size, size_t *n_profiles)
 {
-	struct encoding e = { .w = w, .s = w->stacks };
+	struct encoding e = { .w = part->window,
+			      .s = part->window->stacks,
+			      .hashes = part->hashes };
+	const size_t from = part->from, to = part->to;
 	Otlp__ExportRequest request = OTLP__EXPORT_REQUEST__INIT;
 	Otlp__Dictionary dictionary = OTLP__DICTIONARY__INIT;
 	int err;

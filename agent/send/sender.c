@@ -368,7 +368,7 @@ int sender_run(struct sender *s)
 		err = open_line(&lines[i], s, i, sent, &busy);
 		if (s->targets[i].ca_file)
 			readable[n_readable++] = s->targets[i].ca_file;
-		if (s->targets[i].debuginfo)
+		if (s->targets[i].debuginfo || s->targets[i].htlhash)
 			readable[n_readable++] = "/";
 	}
 	if (!err)

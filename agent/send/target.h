@@ -29,6 +29,7 @@ struct target {
 	uint32_t slot_s;    /* windows of so long become one batch; 0: the kind's default */
 	bool grpc;
 	bool debuginfo; /* send files with symbols, too */
+	bool htlhash;	/* read programs, for hashes of their ends */
 	bool times;	/* each sample has its time, also if the kind does not need it */
 	bool no_names;	/* send addresses without their names, if these can be found elsewhere */
 };
@@ -72,7 +73,7 @@ struct target_kind {
 	bool times; /* each sample has its time; else samples of a thread and stack are summed */
 	uint64_t age_ns; /* receivers refuse windows that ended longer ago; 0: they do not */
 	/* The settings beside those that all targets have. */
-	bool has_grpc, has_version, has_times, has_debuginfo, has_batches;
+	bool has_grpc, has_version, has_times, has_debuginfo, has_htlhash, has_batches;
 	/*
 	 * Begin, in the thread that sends, before the process gives up its rights. Return 0 or a negative
 	 * code after reporting it. The target is borrowed.

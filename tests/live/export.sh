@@ -142,7 +142,13 @@ otlp() {
 }
 
 otlp_second() {
+	local hash
 	warm_up second
+	# Receivers that know programs by this hash, of the file's ends and its length, know this one.
+	hash=$( (head -c 4096 "$dir/prog"; tail -c 4096 "$dir/prog"; printf "$(printf %016x "$(stat -c %s "$dir/prog")" | sed 's/../\\x&/g')") | sha256sum | cut -c1-32)
+	has_hash() { control second stats | grep -q "\"$dir/prog\":\"$hash\""; }
+	until_or_dead $daemon has_hash || fail "the hash of the program is not $hash: $(control second stats | grep -o '"hashes":{[^}]*}')"
+	control otlp stats | grep -q '"hashes":{}' || fail "hashes of programs that were not asked for"
 	faults "otlp second" second <<-END
 		forbidden access
 		drip timeout
@@ -268,6 +274,7 @@ cat >>"$dir/conf" <<-END
 	header = X-Scope: a
 	[export otlp second]
 	url = http://127.0.0.1:${port[second]}
+	htlhash = yes
 	timeout = 2
 	[export otlp grpc]
 	url = http://127.0.0.1:${port[grpc]}

@@ -19,7 +19,8 @@ function isZero(type, message, lengths = {}) {
 	});
 }
 
-// Check a request, and return its samples: { type, unit, value, frames: [[text, kind]…] outermost first, thread, resource }.
+// Check a request, and return its samples: { type, unit, value, frames: [[text, kind]…] outermost first, thread, resource },
+// and the hashes of files, by path.
 export function readRequest(types, bytes) {
 	const Request = types.lookupType('opentelemetry.ExportProfilesServiceRequest');
 	let request;
@@ -67,7 +68,10 @@ export function readRequest(types, bytes) {
 		if (index === 0) return null;
 		if (!mappings.has(index)) {
 			const m = at('mapping', index), all = attributes(m.attributeIndices, 'mapping');
+			const hash = all['process.executable.build_id.htlhash'];
 			demand(buildIds.some(k => all[k]), 'a mapping without build-id');
+			demand(hash === undefined || /^[0-9a-f]{32}$/.test(hash), `the htlhash ${hash}`);
+			if (hash) hashes[at('string', m.filenameStrindex)] = hash;
 			demand(BigInt(m.memoryStart) < BigInt(m.memoryLimit), 'an empty mapping');
 			mappings.set(index, { file: at('string', m.filenameStrindex), start: BigInt(m.memoryStart), limit: BigInt(m.memoryLimit) });
 		}
@@ -95,7 +99,7 @@ export function readRequest(types, bytes) {
 		return locations.get(index);
 	};
 
-	const samples = [], ids = [];
+	const samples = [], ids = [], hashes = {};
 	demand(request.resourceProfiles.length > 0, 'no resource');
 	for (const r of request.resourceProfiles) {
 		demand(r.resource, 'no resource of profiles');
@@ -142,5 +146,5 @@ export function readRequest(types, bytes) {
 	demand(new Set(ids).size === ids.length, 'a profile_id is twice in a request');
 	for (const [name, table] of Object.entries(tables))
 		demand(used[name].size === table.length || (name === 'link'), `${table.length - used[name].size} elements of ${name}_table are used by nothing`);
-	return { samples, ids };
+	return { samples, ids, hashes };
 }

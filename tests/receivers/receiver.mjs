@@ -23,12 +23,12 @@ types.loadSync([path.join(here, 'otlp.proto'), path.join(here, 'push.proto')]);
 const encode = (type, message) => Buffer.from(types.lookupType(type).encode(message).finish());
 
 let behave = 'ok';
-const stats = { requests: 0, accepted: 0, refused: [], again: 0, samples: 0, times: 0, bytes: 0, headers: {}, files: {}, services: {}, resources: {}, attributes: {} };
+const stats = { requests: 0, accepted: 0, refused: [], again: 0, samples: 0, times: 0, bytes: 0, headers: {}, files: {}, hashes: {}, services: {}, resources: {}, attributes: {} };
 const folded = new Map(), ids = new Set(); // folded: lines by sample type
 let from = null, to = null;
 
 // Take over samples that were accepted.
-function accept({ samples, ids: all }) {
+function accept({ samples, ids: all, hashes = {} }) {
 	if (all.some(id => ids.has(id))) {
 		// A window may come twice: the ids say so.
 		stats.again++;
@@ -36,6 +36,7 @@ function accept({ samples, ids: all }) {
 	}
 	all.forEach(id => ids.add(id));
 	stats.accepted++;
+	Object.assign(stats.hashes, hashes);
 	for (const s of samples) {
 		if (from === null || s.start < from) from = s.start;
 		if (to === null || s.end > to) to = s.end;

@@ -31,7 +31,9 @@ static Otlp__ExportRequest *encode(const struct stacks *s, size_t *n_profiles)
 	uint8_t *bytes = NULL;
 	size_t size;
 
-	CHECK(otlp_encode(&w, 0, s->n_samples, &bytes, &size, n_profiles) == 0, "is encoded");
+	CHECK(otlp_encode(&(struct otlp_part){ &w, 0, s->n_samples, NULL }, &bytes, &size,
+			  n_profiles) == 0,
+	      "is encoded");
 	if (bytes)
 		r = otlp__export_request__unpack(NULL, size, bytes);
 	CHECK(r && r->dictionary, "is a message");
@@ -636,6 +638,49 @@ static void test_ports_are_those_of_urls_and_proxies(void)
 	CHECK(ports_find(&files, 1, &found) == 0 && found.any, "a receiver says where files go");
 }
 
+/* ---- hashes of files ----------------------------------------------------------------------- */
+
+/* The expected hashes are those of sha256sum over head, tail and length. */
+static void test_files_are_hashed_by_their_ends(void)
+{
+	static const uint8_t build_id[] = "GNU\0\x12\x34\x56\x78";
+	char path[] = "/tmp/offwind-hash-XXXXXX", hash[HTLHASH_TEXT] = "";
+	struct stacks_module m = { .path = path, .build_id = "12345678" };
+	struct htlhashes *h = NULL;
+	uint8_t bytes[10000];
+	int fd = mkstemp(path);
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i % 251);
+	CHECK(fd >= 0 && pwrite(fd, "abc", 3, 0) == 3, "a short file");
+	CHECK(htlhash_file(fd, 3, hash) == 0, "is hashed");
+	CHECK(!strcmp(hash, "a7e79e8a85da69bad5c3fea209342ac9"), "its ends are the same bytes");
+	CHECK(htlhash_file(fd, 4, hash) == -ESTALE, "a file that has become shorter has none");
+	CHECK(pwrite(fd, bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes), "a longer file");
+	CHECK(htlhash_file(fd, sizeof(bytes), hash) == 0 &&
+		      !strcmp(hash, "29e3194e821b97b5565d43a5156ad97a"),
+	      "4,096 bytes of each end");
+	CHECK(htlhashes_new(&h) == 0, "there is room");
+	CHECK(htlhash_of(h, &m) == NULL, "what is no ELF file with the build-id has none");
+	CHECK(pwrite(fd, "\177ELF", 4, 0) == 4 &&
+		      pwrite(fd, build_id, sizeof(build_id) - 1, 100) == 8,
+	      "an ELF file, as far as it is looked at");
+	CHECK(htlhash_of(h, &m) == NULL, "the file is not read again at once");
+	m.build_id = "123456789a";
+	CHECK(htlhash_of(h, &m) == NULL, "another build-id is another file");
+	htlhashes_free(h);
+	CHECK(htlhashes_new(&h) == 0, "there is room again");
+	m.build_id = "12345678";
+	CHECK(htlhash_file(fd, sizeof(bytes), hash) == 0 && htlhash_of(h, &m) &&
+		      !strcmp(htlhash_of(h, &m), hash),
+	      "the file of a module is hashed");
+	m.kernel = true;
+	CHECK(htlhash_of(h, &m) == NULL, "the kernel has no file");
+	htlhashes_free(h);
+	(void)close(fd);
+	(void)unlink(path);
+}
+
 int main(void)
 {
 	db_make_name();
@@ -651,6 +696,7 @@ int main(void)
 	test_each_window_comes_once();
 	test_paths_are_joined();
 	test_ports_are_those_of_urls_and_proxies();
+	test_files_are_hashed_by_their_ends();
 	db_remove();
 	return check_done();
 }
