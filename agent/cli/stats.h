@@ -47,8 +47,8 @@ void stats_off_cpu_text(struct stats *stats, char *out, size_t size);
  * "waits" the first member, "begun", is the sum of the rest. "events" has the sums of the samples'
  * periods. "not_written" is how many of the samples in "written" are not in the file. "reuse" has
  * the numbers of frames that were walked and that were taken over from the thread's last sample.
- * "in_ring_ns" is the longest time that a sample was in the kernel's ring: the time for which offwind
- * did not keep up.
+ * "in_ring_ns" is the longest time that a sample was in the kernel's ring before it was walked, as far as that was
+ * seen, which is each time that the ring is read: the time for which offwind did not keep up.
  * "limits" has how often each limit of agent/limits.h was reached.
  * Return 0, or a negative code after reporting it.
  */

@@ -302,6 +302,8 @@ int supervisor_fork_roles(struct supervisor *s)
 		rc = channels_new(1, &s->keepers[HISTORY].channels);
 	if (!rc && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		rc = -errno;
+	if (!rc && s->live)
+		capture_next_worker(s->live);
 	if (!rc)
 		rc = fork_worker(s);
 	if (rc == 1) {

@@ -11,11 +11,13 @@
 #include "agent/role/message.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define FEED_LEAST ((size_t)4 << 20)
@@ -44,6 +46,15 @@ int capture_new(const struct source_live_options *options, struct capture **out)
 		err = channels_new(1, &capture->channel);
 	if (!err)
 		err = channels_new(1, &capture->control);
+	if (!err) {
+		void *memory = mmap(NULL, sizeof(*capture->n_workers), PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		if (memory == MAP_FAILED)
+			err = -errno;
+		else
+			capture->n_workers = memory;
+	}
 	if (err) {
 		capture_free(capture);
 		return err;
@@ -59,7 +70,15 @@ void capture_free(struct capture *capture)
 	feed_free(capture->feed);
 	channels_free(capture->channel);
 	channels_free(capture->control);
+	capture_leave_count(capture);
 	free(capture);
+}
+
+void capture_leave_count(struct capture *capture)
+{
+	if (capture->n_workers)
+		(void)munmap(capture->n_workers, sizeof(*capture->n_workers));
+	capture->n_workers = NULL;
 }
 
 /* ---- requests ---------------------------------------------------------------------------- */
@@ -69,11 +88,16 @@ struct serving {
 	struct feed *feed;
 	int requests, control; /* readable when there is one, of the worker or the supervisor */
 	struct source *source; /* NULL: not opened yet, or that failed */
-	bool over;	       /* the source's last event was given */
+	bool lends; /* samples stay in the kernel's ring until the worker has read them */
+	bool over;  /* the source's last event was given */
 	int end_err;
 	bool has_event; /* there was no room yet for event */
 	struct event event;
 	unsigned int n_given;
+	_Atomic uint64_t *n_workers;
+	uint64_t ring_given; /* the last of them that was given the ring; 0: none */
+	/* What workers that died were given of the feed: see taken. */
+	uint64_t given_before;
 	struct cost *cost; /* NULL: nobody wants to know */
 	uint64_t cost_ns;  /* when it was said */
 	/* What the worker was told: samples, and the sums of what was lost. */
@@ -101,6 +125,14 @@ static void end(struct serving *s, int err, const char *error)
 	s->end_err = err;
 }
 
+/* Callback of source_live_lend_to: what this worker and those before have read, or never will. */
+static uint64_t taken(void *ctx)
+{
+	const struct serving *s = ctx;
+
+	return s->given_before + feed_taken(s->feed);
+}
+
 /* Tell a worker that follows one that died what was lost, and what runs now. */
 static int begin_again(struct serving *s)
 {
@@ -109,7 +141,10 @@ static int begin_again(struct serving *s)
 	if (s->has_event)
 		note_given(s, &s->event);
 	s->has_event = false;
+	s->given_before += feed_given(s->feed);
 	feed_empty(s->feed);
+	feed_lend(s->feed, NULL, 0);
+	s->lends = false;
 	s->lost[EVENT_LOST_CRASHED] += s->samples;
 	s->samples = 0;
 	for (int i = 0; !err && i < EVENT_LOST_N; i++) {
@@ -164,9 +199,29 @@ static bool give_event(struct serving *s)
 	}
 	s->has_event = false;
 	note_given(s, &s->event);
+	if (s->lends && s->event.type == EVENT_SAMPLE)
+		source_live_lend(s->source, s->given_before + feed_given(s->feed));
 	if (err)
 		end(s, err, strerror(-err));
 	return s->n_given % LOOK_EVERY == 0;
+}
+
+/*
+ * Add the ring to a reply, once for each worker. Who has its descriptor can map the consumer's position for
+ * writing, and let the kernel write over records that are being read. So a worker that was taken over must
+ * not get it by asking again.
+ */
+static void give_ring(struct serving *s, struct message *reply)
+{
+	const struct live_memory memory = source_live_memory(s->source);
+	uint64_t n_workers = atomic_load(s->n_workers);
+	bool given = n_workers > s->ring_given;
+
+	s->ring_given = n_workers;
+	message_number(reply, given ? memory.size : 0);
+	message_bytes(reply, &memory.data, sizeof(memory.data));
+	if (given) /* it is closed after the reply was sent */
+		message_fd(reply, fcntl(memory.fd, F_DUPFD_CLOEXEC, 3));
 }
 
 static int open_source(struct serving *s, uint64_t worker, uint64_t opener, struct message *reply)
@@ -179,11 +234,23 @@ static int open_source(struct serving *s, uint64_t worker, uint64_t opener, stru
 	message_text(reply, error);
 	if (err)
 		return err;
+	source_live_lend_to(s->source, taken, s);
 	source_live_own(s->source, own, sizeof(own) / sizeof(own[0]));
 	info = &s->source->info;
 	message_number(reply, (uint64_t)source_live_n_cpus(s->source));
 	message_bytes(reply, info, sizeof(*info));
 	message_bytes(reply, info->events, info->n_events * sizeof(*info->events));
+	give_ring(s, reply);
+	return 0;
+}
+
+/* Let the worker, which has mapped the ring, read samples there from now on. */
+static int lend_ring(struct serving *s)
+{
+	const struct live_memory memory = source_live_memory(s->source);
+
+	feed_lend(s->feed, memory.data, memory.size);
+	s->lends = true;
 	return 0;
 }
 
@@ -268,6 +335,8 @@ static int serve(struct serving *s, uint64_t what, uint64_t a, uint64_t b, struc
 	if (!s->source)
 		return -EINVAL;
 	switch (what) {
+	case CAPTURE_BORROW:
+		return lend_ring(s);
 	case CAPTURE_STOP:
 		source_stop(s->source);
 		return 0;
@@ -371,6 +440,11 @@ int capture_change(struct capture *capture, const struct source_live_options *op
 	return err;
 }
 
+void capture_next_worker(struct capture *capture)
+{
+	atomic_fetch_add(capture->n_workers, 1);
+}
+
 void capture_keep(struct capture *capture)
 {
 	channels_ask(capture->channel);
@@ -407,6 +481,7 @@ void capture_serve(struct capture *capture, const struct source_live_options *op
 	struct serving s = { .options = options,
 			     .cost = cost,
 			     .feed = capture->feed,
+			     .n_workers = capture->n_workers,
 			     .requests = channels_answer_fd(capture->channel),
 			     .control = channels_answer_fd(capture->control) };
 	bool look = true, watched = false;

@@ -35,6 +35,11 @@ void capture_serve(struct capture *capture, const struct source_live_options *op
 /* In the supervisor, after the fork: it uses only what follows, but the next worker may need more. */
 void capture_keep(struct capture *capture);
 /*
+ * In the supervisor, before it forks a worker. Each worker is once given the kernel's ring of samples, to map it
+ * for reading. It asks for that before it reads anything; who takes it over later gets nothing.
+ */
+void capture_next_worker(struct capture *capture);
+/*
  * In the supervisor: record with another rate and other filters from now on (source_live_change). Only
  * while a worker records. On failure error, of 512 bytes, says why; nothing has changed, except after
  * -ETIMEDOUT.

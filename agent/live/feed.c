@@ -37,8 +37,11 @@ struct feed {
 	uint64_t at;   /* this side's position */
 	uint64_t held; /* bytes of the record that the last feed_take returned */
 	uint64_t rung; /* the giver's position when it woke the taker last */
-	int bell[2];   /* the giver's and the taker's end; -1: closed */
-	int own;       /* this side's end */
+	/* The memory that is lent, where the giver and where the taker has it. */
+	const uint8_t *lent, *borrowed;
+	size_t lent_size; /* 0: there is none */
+	int bell[2];	  /* the giver's and the taker's end; -1: closed */
+	int own;	  /* this side's end */
 };
 
 #define HEAD ALIGN(sizeof(struct shared))
@@ -129,8 +132,15 @@ static void ring(const struct feed *feed, _Atomic uint32_t *sleeps)
 
 /* ---- giving ------------------------------------------------------------------------------ */
 
+void feed_lend(struct feed *feed, const void *memory, size_t size)
+{
+	feed->lent = memory;
+	feed->lent_size = memory ? size : 0;
+}
+
 /* Where the next bytes of a record go. With to = NULL only their size is counted. */
 struct packing {
+	const struct feed *feed;
 	uint8_t *to;
 	size_t at;
 };
@@ -146,6 +156,17 @@ static void *pack(struct packing *p, const void *bytes, size_t size)
 	return place;
 }
 
+/* Append bytes, or leave them in lent memory. Return their place. */
+static const void *pack_or_lend(struct packing *p, const void *bytes, size_t size)
+{
+	/* Numbers: pointers into different memory cannot be compared. */
+	uintptr_t at = (uintptr_t)bytes - (uintptr_t)p->feed->lent;
+
+	if (at < p->feed->lent_size && size <= p->feed->lent_size - at)
+		return bytes;
+	return pack(p, bytes, size);
+}
+
 static const char *pack_text(struct packing *p, const char *text)
 {
 	return text ? pack(p, text, strlen(text) + 1) : NULL;
@@ -157,7 +178,7 @@ static const struct uw_region *pack_regions(struct packing *p, const struct uw_r
 	struct uw_region *regions = pack(p, from, n * sizeof(*from));
 
 	for (uint32_t i = 0; i < n; i++) {
-		const void *bytes = pack(p, from[i].bytes, from[i].size);
+		const void *bytes = pack_or_lend(p, from[i].bytes, from[i].size);
 
 		if (regions)
 			regions[i].bytes = bytes;
@@ -210,9 +231,9 @@ static void pack_event(struct packing *p, struct event *event)
 	}
 }
 
-static size_t size_of(const struct event *event)
+static size_t size_of(const struct feed *feed, const struct event *event)
 {
-	struct packing counting = { .at = ALIGN(sizeof(struct record)) };
+	struct packing counting = { .feed = feed, .at = ALIGN(sizeof(struct record)) };
 	struct event copy = *event;
 
 	pack_event(&counting, &copy);
@@ -245,7 +266,7 @@ static int find_room(struct feed *feed, size_t size, size_t *skipped)
 
 int feed_put(struct feed *feed, const struct event *event)
 {
-	size_t size = size_of(event), skipped;
+	size_t size = size_of(feed, event), skipped;
 	int err = find_room(feed, size, &skipped);
 	struct record *record = (void *)(feed->ring + feed->at % feed->size);
 	struct event copy = *event;
@@ -261,7 +282,7 @@ int feed_put(struct feed *feed, const struct event *event)
 		feed->at += skipped;
 		record = (void *)feed->ring;
 	}
-	packing = (struct packing){ (uint8_t *)record, ALIGN(sizeof(*record)) };
+	packing = (struct packing){ feed, (uint8_t *)record, ALIGN(sizeof(*record)) };
 	record->size = size;
 	record->skip = false;
 	/* The taker can change what is in the ring at any time: nothing is read back from there. */
@@ -282,6 +303,18 @@ void feed_flush(struct feed *feed)
 	ring(feed, &feed->shared->taker_sleeps);
 }
 
+uint64_t feed_given(const struct feed *feed)
+{
+	return feed->at;
+}
+
+uint64_t feed_taken(const struct feed *feed)
+{
+	uint64_t taken = atomic_load(&feed->shared->taken);
+
+	return taken < feed->at ? taken : feed->at;
+}
+
 void feed_empty(struct feed *feed)
 {
 	feed->at = feed->rung = 0;
@@ -299,6 +332,26 @@ void feed_end(struct feed *feed, int err, const char *error)
 }
 
 /* ---- taking ------------------------------------------------------------------------------ */
+
+void feed_borrow(struct feed *feed, const void *there, const void *here, size_t size)
+{
+	feed->lent = there;
+	feed->borrowed = here;
+	feed->lent_size = here ? size : 0;
+}
+
+/* Let regions that point to lent memory point to where this process has it. They are in the ring. */
+static void find_lent(const struct feed *feed, const struct uw_region *regions, uint32_t n)
+{
+	struct uw_region *here = (struct uw_region *)(uintptr_t)regions;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uintptr_t at = (uintptr_t)here[i].bytes - (uintptr_t)feed->lent;
+
+		if (at < feed->lent_size)
+			here[i].bytes = feed->borrowed + at;
+	}
+}
 
 /* Return the next record; NULL: there is none. */
 static const struct record *next_record(struct feed *feed)
@@ -344,6 +397,10 @@ int feed_take(struct feed *feed, struct event *event, char *error)
 			atomic_store(&shared->taker_sleeps, 0);
 			feed->held = record->size;
 			*event = record->event;
+			if (event->type == EVENT_SAMPLE || event->type == EVENT_WAKER) {
+				find_lent(feed, event->sample.regions, event->sample.n_regions);
+				find_lent(feed, event->sample.slices, event->sample.n_slices);
+			}
 			return 1;
 		}
 		if (ended) {

@@ -2,8 +2,11 @@
  * agent/live/feed.h: passes events from one process to another, through memory that both share.
  *
  * The giver copies each event, with all that it points to, into a ring. The taker's events point into
- * that ring. The memory is made before the fork, so it has the same address in both processes. The
- * giver does not trust the taker: whatever the taker writes into the shared memory, the giver reads
+ * that ring. The ring's memory is made before the fork, so it has the same address in both processes.
+ * Stacks that lie in memory which the giver lends (feed_lend) are not copied: the taker's events point to
+ * where the taker has that memory.
+ *
+ * The giver does not trust the taker: whatever the taker writes into the shared memory, the giver reads
  * nothing there but the taker's position, and writes only inside the ring.
  *
  * One thread gives and one takes.
@@ -24,6 +27,14 @@ void feed_giver(struct feed *feed); /* after the fork: this process gives */
 void feed_taker(struct feed *feed); /* … or takes, from the first event on */
 
 /*
+ * In the giver: do not copy regions and slices of samples that lie in this memory from now on. What an event
+ * has of it must stay as it is until the taker does not need the event any more (feed_taken). NULL: copy all.
+ */
+void feed_lend(struct feed *feed, const void *memory, size_t size);
+/* In the taker: the memory that the giver has at there is at here in this process. NULL: there is none. */
+void feed_borrow(struct feed *feed, const void *there, const void *here, size_t size);
+
+/*
  * A descriptor that becomes readable when there may be news after a function returned -EAGAIN, and that
  * hangs up when the other process is gone. Call feed_heard before trying again.
  */
@@ -37,6 +48,12 @@ void feed_heard(const struct feed *feed);
  * feed.
  */
 int feed_put(struct feed *feed, const struct event *event);
+/*
+ * In the giver: return how many bytes of records were given since the feed was empty, and how many of them
+ * the taker says that it does not need any more. It may say anything, but the number is never more than given.
+ */
+uint64_t feed_given(const struct feed *feed);
+uint64_t feed_taken(const struct feed *feed);
 /*
  * Wake the taker if it waits and there is something to take. feed_put does so only now and then, because
  * waking costs more than an event: call this before waiting.

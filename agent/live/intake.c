@@ -427,6 +427,18 @@ static int report_losses(struct live *live, uint64_t time_ns)
 	return err;
 }
 
+/* Give the ring back the samples that the process that they are lent to has read. */
+static void take_back(struct live *live, uint64_t now)
+{
+	uint64_t oldest_ns;
+
+	if (!live->taken)
+		return;
+	oldest_ns = live_slots_taken(&live->slots, live->taken(live->taken_ctx));
+	if (oldest_ns < now && now - oldest_ns > live->in_ring_ns)
+		live->in_ring_ns = now - oldest_ns;
+}
+
 /*
  * Take the time before reading: a record that is older by SLACK_NS was in its ring by then, so all
  * events before the horizon are in the queue. The rest may come later.
@@ -444,6 +456,7 @@ int live_drain(struct live *live)
 				  on_record, live);
 	if (!err)
 		err = queue_name(live);
+	take_back(live, now);
 	live_bpf_reading(live->bpf);
 	if (!err)
 		err = scan_ring(live);

@@ -374,6 +374,33 @@ int source_live_keep_up(struct source *source)
 	return drain(live);
 }
 
+struct live_memory source_live_memory(struct source *source)
+{
+	const struct live *live = (struct live *)source;
+
+	return (struct live_memory){ .fd = live_bpf_ring_fd(live->bpf),
+				     .data = live->ring.data,
+				     .size = live->ring.size };
+}
+
+void source_live_lend_to(struct source *source, uint64_t (*taken)(void *ctx), void *ctx)
+{
+	struct live *live = (struct live *)source;
+
+	live->taken = taken;
+	live->taken_ctx = ctx;
+}
+
+void source_live_lend(struct source *source, uint64_t until)
+{
+	struct live *live = (struct live *)source;
+
+	if (!live->taken || live->held_slot == UINT64_MAX)
+		return;
+	live_slots_lend(&live->slots, live->held_slot, until, live->last_ns);
+	live->held_slot = UINT64_MAX;
+}
+
 void source_live_own(struct source *source, const pid_t *pids, size_t n)
 {
 	live_bpf_own(((struct live *)source)->bpf, pids, n);

@@ -78,7 +78,7 @@ struct live_totals {		/* for the whole system */
 	uint64_t sideband_lost; /* … and events lost */
 	uint64_t late;		/* events received after later ones were delivered */
 	uint64_t allocators;	/* files with a malloc that are watched */
-	uint64_t in_ring_ns;	/* the longest time that a sample was in the ring */
+	uint64_t in_ring_ns;	/* the longest time that a sample was seen in the ring */
 	/* Of the program; counted only while kernel.bpf_stats_enabled is 1. */
 	uint64_t runs, run_ns;
 };
@@ -126,6 +126,27 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n);
  */
 int source_live_watch(struct source *source, int fd);
 int source_live_keep_up(struct source *source);
+
+/*
+ * For a process that lets another one read samples where they are, in the kernel's ring: the ring as
+ * live_ring_map_data takes it, and where this process has its data. The descriptor stays the source's.
+ */
+struct live_memory {
+	int fd;
+	const uint8_t *data;
+	size_t size;
+};
+struct live_memory source_live_memory(struct source *source);
+/*
+ * taken returns a number that grows with what the other process has read. It is called whenever the rings
+ * are read. Before this call, source_live_lend does nothing.
+ */
+void source_live_lend_to(struct source *source, uint64_t (*taken)(void *ctx), void *ctx);
+/*
+ * Leave the last event's sample in the ring, beyond the next call of source_next, until taken returns at
+ * least this number, which is at least 1. Other events, and samples that are not in the ring, are not affected.
+ */
+void source_live_lend(struct source *source, uint64_t until);
 
 /*
  * Record with this rate and these filters from now on: those of struct live_choice

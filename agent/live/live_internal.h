@@ -51,7 +51,9 @@ struct live {
 	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
 	int epoll;
 
-	struct live_slots slots; /* of the records in the ring */
+	struct live_slots slots;      /* of the records in the ring */
+	uint64_t (*taken)(void *ctx); /* see source_live_lend_to; NULL: nothing is lent */
+	void *taken_ctx;
 	/* What the last call of live_next returned; released by the next call: */
 	uint64_t held_slot;	       /* the sample's slot; UINT64_MAX: none */
 	struct event *held;	       /* the event */

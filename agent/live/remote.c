@@ -3,7 +3,9 @@
 
 #include "agent/clock.h"
 #include "agent/live/capture_internal.h"
+#include "agent/live/ring.h"
 #include "agent/live/system/hint.h"
+#include "agent/log.h"
 #include "agent/role/message.h"
 
 #include <errno.h>
@@ -25,6 +27,7 @@ void capture_use(struct capture *capture, pid_t opener)
 		return;
 	channels_free(capture->control);
 	capture->control = NULL;
+	capture_leave_count(capture);
 	capture_keep(capture);
 }
 
@@ -38,6 +41,9 @@ struct remote {
 	int n_cpus;
 	struct found *found; /* kernel symbols, sorted by the addresses asked for; owned */
 	size_t n_found;
+	const uint8_t
+		*ring; /* the data of the kernel's ring of samples; NULL: samples are copied */
+	size_t ring_size;
 };
 
 /* ---- requests ---------------------------------------------------------------------------- */
@@ -319,6 +325,8 @@ static void remote_close(struct source *source)
 	struct remote *remote = (struct remote *)source;
 
 	forget(remote);
+	feed_borrow(used->feed, NULL, NULL, 0);
+	live_ring_unmap_data(remote->ring, remote->ring_size);
 	free(remote->base.info.events);
 	free(remote);
 }
@@ -354,6 +362,33 @@ static int take_info(struct message *m, struct remote *remote)
 	return m->err;
 }
 
+/*
+ * Map the ring that came with the source's facts, and say so. From then on samples are read there. Without a ring
+ * they are copied: nothing else is different.
+ */
+static void borrow_ring(struct message *m, struct remote *remote)
+{
+	uint64_t size = message_take_number(m);
+	struct message *reply = NULL;
+	const uint8_t *there;
+	int fd, err;
+
+	message_take_bytes(m, &there, sizeof(there));
+	fd = size && !m->lost_fds ? message_take_fd(m) : -1;
+	if (fd < 0)
+		return;
+	err = live_ring_map_data(fd, size, &remote->ring);
+	(void)close(fd);
+	if (err) {
+		log_debug("the ring of samples cannot be mapped: %s", strerror(-err));
+		return;
+	}
+	remote->ring_size = size;
+	feed_borrow(used->feed, there, remote->ring, size);
+	err = ask(&(struct asked){ .what = CAPTURE_BORROW }, &reply);
+	(void)done_with(reply, err);
+}
+
 int live_remote_open(struct source **out, char *error)
 {
 	struct remote *remote = calloc(1, sizeof(*remote));
@@ -369,6 +404,8 @@ int live_remote_open(struct source **out, char *error)
 		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", text && *text ? text : strerror(-err));
 	if (!err) {
 		err = take_info(m, remote);
+		if (!err)
+			borrow_ring(m, remote);
 		if (err)
 			(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
 	}

@@ -57,6 +57,23 @@ void live_ring_fini(struct live_ring *ring)
 	*ring = (struct live_ring){ 0 };
 }
 
+/* In front of the data are the two pages of the positions. */
+int live_ring_map_data(int fd, size_t size, const uint8_t **data)
+{
+	void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, (off_t)2 * sysconf(_SC_PAGESIZE));
+
+	if (map == MAP_FAILED)
+		return -errno;
+	*data = map;
+	return 0;
+}
+
+void live_ring_unmap_data(const uint8_t *data, size_t size)
+{
+	if (data)
+		(void)munmap((void *)(uintptr_t)data, size);
+}
+
 /*
  * Return a record's bytes as one piece. A record that is split at the end of the data is copied to
  * ring->split.

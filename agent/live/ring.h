@@ -36,6 +36,14 @@ int live_ring_init(struct live_ring *ring, int fd, size_t size);
 void live_ring_fini(struct live_ring *ring);
 
 /*
+ * Map the data alone, in a process that is told where the records are. It can change nothing: the kernel
+ * does not let a mapping that was made for reading become writable, and neither the consumer's position nor,
+ * after this call, the descriptor is needed. *data is unmapped by live_ring_unmap_data.
+ */
+int live_ring_map_data(int fd, size_t size, const uint8_t **data);
+void live_ring_unmap_data(const uint8_t *data, size_t size); /* data NULL is fine */
+
+/*
  * Return the length of the next record, or 0 if there is none yet. *bytes is valid until *end, the
  * position after the record, is released.
  */

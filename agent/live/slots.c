@@ -28,19 +28,40 @@ int live_slots_add(struct live_slots *s, unsigned long end)
 		s->slots = bigger;
 		s->room = room;
 	}
-	*slot_at(s, s->next++) = (struct live_slot){ .end = end };
+	*slot_at(s, s->next++) = (struct live_slot){ .end = end, .until = UINT64_MAX };
 	return 0;
+}
+
+/* Give the ring back what nobody needs. */
+static void release(struct live_slots *s)
+{
+	unsigned long end = 0;
+
+	while (s->first != s->next && slot_at(s, s->first)->until <= s->taken)
+		end = slot_at(s, s->first++)->end;
+	if (end)
+		live_ring_release(s->ring, end);
 }
 
 void live_slots_done(struct live_slots *s, uint64_t number)
 {
-	unsigned long end = 0;
+	slot_at(s, number)->until = 0;
+	release(s);
+}
 
-	slot_at(s, number)->done = true;
-	while (s->first != s->next && slot_at(s, s->first)->done)
-		end = slot_at(s, s->first++)->end;
-	if (end)
-		live_ring_release(s->ring, end);
+void live_slots_lend(struct live_slots *s, uint64_t number, uint64_t until, uint64_t time_ns)
+{
+	slot_at(s, number)->until = until;
+	slot_at(s, number)->time_ns = time_ns;
+}
+
+uint64_t live_slots_taken(struct live_slots *s, uint64_t taken)
+{
+	s->taken = taken;
+	release(s);
+	if (s->first == s->next || slot_at(s, s->first)->until == UINT64_MAX)
+		return UINT64_MAX;
+	return slot_at(s, s->first)->time_ns;
 }
 
 void live_slots_fini(struct live_slots *s)

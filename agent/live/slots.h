@@ -7,17 +7,19 @@
 
 #include "agent/live/ring.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct live_slot { /* a record in the ring */
 	unsigned long end;
-	bool done;
+	/* It is needed until live_slots.taken is so much. UINT64_MAX: it is in use; 0: no longer needed. */
+	uint64_t until;
+	uint64_t time_ns; /* of live_slots_lend */
 };
 
 struct live_slots { /* all zero but ring: empty */
 	struct live_ring *ring;
+	uint64_t taken;		 /* by another reader of the ring; see live_slots_lend */
 	struct live_slot *slots; /* circular; room is a power of two */
 	size_t room;
 	uint64_t first, next; /* numbers of the oldest slot and of the next one */
@@ -34,6 +36,17 @@ int live_slots_add(struct live_slots *s, unsigned long end);
  * is still in use.
  */
 void live_slots_done(struct live_slots *s, uint64_t number);
+
+/*
+ * Another reader uses the record from now on: it is needed until live_slots_taken is called with until (at
+ * least 1) or more. time_ns is the sample's time.
+ */
+void live_slots_lend(struct live_slots *s, uint64_t number, uint64_t until, uint64_t time_ns);
+/*
+ * Give back what that reader does not need any more. Return the time of the oldest record that it still
+ * needs; UINT64_MAX: the oldest record in use is not lent, or there is none.
+ */
+uint64_t live_slots_taken(struct live_slots *s, uint64_t taken);
 void live_slots_fini(struct live_slots *s);
 
 #endif

@@ -125,6 +125,7 @@ confined() { # ROLE PID: it has no right
 	uid=$(sed -nE 's/^Uid:\t([0-9]+)\t\1\t\1\t\1$/\1/p' <<<"$status")
 	[ "${uid:-0}" -ge $((0x70000000)) ] || fail "the $1's user: $(grep ^Uid: <<<"$status")"
 	[ "$1" = sender ] || [[ $(readlink "/proc/$2/root") == /proc/$2/fdinfo ]] || fail "the $1's root: $(readlink "/proc/$2/root")"
+	grep bpf-map "/proc/$2/maps" | grep -v ' r--s ' && fail "the $1 can write what the kernel shares with the capture process"
 	ls -l "/proc/$2/fd" | grep -E 'anon_inode:.*(bpf|perf)' && fail "the $1 holds what the capture process does"
 }
 writes() { # PID: the files that it can write

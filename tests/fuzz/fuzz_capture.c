@@ -3,8 +3,8 @@
  * could do. The input is a row of steps, each of a byte and what belongs to it: a request (its length
  * in a byte, in units of 8 if the first byte says so, and the bytes), an event that is given to the
  * worker, or a word that the worker writes into the memory that both share. The live source is
- * replaced by a small one. Only files that can be code are given out, and nothing is written beyond
- * the shared memory.
+ * replaced by a small one. Only files that can be code are given out, the ring once, and nothing is written
+ * beyond the shared memory.
  */
 #include "agent/live/capture.c"
 
@@ -21,8 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct feed *feed;
 static uint64_t *shared;
-static int elf = -1, text = -1;
+static int elf = -1, text = -1, ring = -1;
 static struct message request, reply;
+static const uint8_t bytes[4096]; /* some of them are lent */
 
 /* ---- the live source ------------------------------------------------------------------------ */
 
@@ -139,6 +140,24 @@ int source_live_watch(struct source *source, int fd)
 	return 0;
 }
 
+struct live_memory source_live_memory(struct source *source)
+{
+	(void)source;
+	return (struct live_memory){ .fd = ring, .data = bytes + 100, .size = 2000 };
+}
+
+void source_live_lend_to(struct source *source, uint64_t (*number)(void *ctx), void *ctx)
+{
+	(void)source;
+	(void)number(ctx);
+}
+
+void source_live_lend(struct source *source, uint64_t until)
+{
+	(void)source;
+	(void)until;
+}
+
 int source_live_keep_up(struct source *source)
 {
 	(void)source;
@@ -171,7 +190,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)argv;
 	elf = memfd_create("elf", MFD_CLOEXEC);
 	text = memfd_create("text", MFD_CLOEXEC);
-	if (elf < 0 || text < 0 || write(elf, "\177ELF", 4) != 4 || write(text, "secret", 6) != 6 ||
+	ring = memfd_create("ring", MFD_CLOEXEC);
+	if (elf < 0 || text < 0 || ring < 0 || write(elf, "\177ELF", 4) != 4 ||
+	    write(text, "secret", 6) != 6 || write(ring, "ring", 4) != 4 ||
 	    feed_new(FEED_SIZE, &feed))
 		abort();
 	/* The beginning of struct feed points there. */
@@ -185,8 +206,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-static void ask(struct serving *s, const uint8_t *data, size_t size)
+/* Ask, and count how often the reply has the ring. */
+static unsigned int ask(struct serving *s, const uint8_t *data, size_t size)
 {
+	unsigned int n_rings = 0;
+
 	message_init(&request);
 	message_bytes(&request, data, size);
 	message_init(&reply);
@@ -196,18 +220,22 @@ static void ask(struct serving *s, const uint8_t *data, size_t size)
 	for (size_t i = 0; i < reply.n_fds; i++) {
 		char head[4];
 
-		if (pread(reply.fds[i], head, 4, 0) != 4 || memcmp(head, "\177ELF", 4) != 0)
+		if (pread(reply.fds[i], head, 4, 0) != 4)
+			abort();
+		if (!memcmp(head, "ring", 4))
+			n_rings++;
+		else if (memcmp(head, "\177ELF", 4) != 0)
 			abort();
 		(void)close(reply.fds[i]);
 	}
+	return n_rings;
 }
 
 /* Give an event whose parts have sizes that the input chooses. */
 static void give(uint8_t kind, uint8_t size)
 {
-	static const uint8_t bytes[4096];
 	static const uint64_t ips[256];
-	struct uw_region regions[] = { { 1, size * 16u, bytes }, { 5, size, bytes } };
+	struct uw_region regions[] = { { 1, size * 16u, bytes }, { 5, size, bytes + 100 } };
 	struct event event = { .type = (enum event_type)(kind % (EVENT_LOST + 1)) };
 	char name[256];
 
@@ -237,10 +265,13 @@ static void give(uint8_t kind, uint8_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct serving s = { .feed = feed };
+	static _Atomic uint64_t n_workers = 1;
+	struct serving s = { .feed = feed, .n_workers = &n_workers };
 	const uint8_t *end = data + size;
+	unsigned int n_rings = 0;
 
 	feed_empty(feed);
+	feed_lend(feed, NULL, 0);
 	while (end - data >= 3) {
 		size_t n = data[1] * (data[0] & 4 ? 8u : 1u), left = (size_t)(end - data) - 2;
 		uint64_t word = 0;
@@ -248,7 +279,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		n = n < left ? n : left;
 		switch (data[0] % 4) {
 		case 0:
-			ask(&s, data + 2, n);
+			n_rings += ask(&s, data + 2, n);
+			if (n_rings > 1)
+				abort();
 			data += 2 + n;
 			break;
 		case 1:

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -192,11 +193,36 @@ static const struct known *find(const struct state *state, uint32_t pid, uint64_
 static bool apart; /* record in a process of its own (agent/live/capture.h) */
 static struct capture *capture;
 static pid_t capturing, supervising;
+static int ask_supervisor = -1; /* each byte begins a worker */
+
+/* Do what the supervisor does before it begins a worker. */
+static void begin_worker(void)
+{
+	char byte = 0;
+
+	CHECK(write(ask_supervisor, &byte, 1) == 1 && read(ask_supervisor, &byte, 1) == 1,
+	      "a worker begins");
+}
+
+/* The supervisor's life. It holds what a worker gives up. */
+static _Noreturn void supervise(int socket)
+{
+	char byte;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	capture_keep(capture);
+	while (read(socket, &byte, 1) == 1) {
+		capture_next_worker(capture);
+		(void)write(socket, &byte, 1);
+	}
+	_exit(0);
+}
 
 /* Open the live source, in this process or in another. */
 static int open_source(const struct source_live_options *options, struct source **out, char *error)
 {
 	struct source_live_options live = *options;
+	int sockets[2];
 
 	if (!apart)
 		return source_live_open(options, out, error);
@@ -209,13 +235,15 @@ static int open_source(const struct source_live_options *options, struct source 
 		capture_serve(capture, &live, NULL);
 		_exit(0);
 	}
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), "sockets");
 	supervising = fork();
-	if (!supervising) { /* it holds what a worker gives up */
-		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		capture_keep(capture);
-		for (;;)
-			(void)pause();
+	if (!supervising) {
+		(void)close(sockets[0]);
+		supervise(sockets[1]);
 	}
+	(void)close(sockets[1]);
+	ask_supervisor = sockets[0];
+	begin_worker();
 	capture_use(capture, getpid());
 	return source_live_open(options, out, error);
 }
@@ -227,7 +255,7 @@ static void close_source(struct source *source)
 		return;
 	capture_free(capture);
 	capture_use(NULL, 0);
-	(void)kill(supervising, SIGKILL);
+	(void)close(ask_supervisor);
 	(void)waitpid(supervising, NULL, 0);
 	CHECK(waitpid(capturing, NULL, 0) == capturing, "the capture process ends with its worker");
 	capture = NULL;
@@ -942,7 +970,47 @@ static void read_some(struct source *source, struct again *seen)
 	}
 }
 
-/* This process is both workers: it opens the source again, as another would. */
+/*
+ * Count how often this process has mapped a table of the BPF programs. It can write none of them, nor allow itself
+ * to, and it has no descriptor of one.
+ */
+static unsigned int n_tables_mapped(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[4096], name[64];
+	unsigned int n = 0;
+
+	while (maps && fgets(line, sizeof(line), maps)) {
+		unsigned long start, end;
+		char rights[5];
+
+		if (!strstr(line, "bpf-map") ||
+		    sscanf(line, "%lx-%lx %4s", &start, &end, rights) != 3)
+			continue;
+		n++;
+		CHECK(!strcmp(rights, "r--s"), "mapped for reading");
+		CHECK(mprotect((void *)start, end - start, PROT_READ | PROT_WRITE) &&
+			      errno == EACCES,
+		      "for ever");
+		CHECK(mremap((void *)start, end - start, end - start + 4096, MREMAP_MAYMOVE) ==
+			      MAP_FAILED,
+		      "and not more of it");
+	}
+	if (maps)
+		(void)fclose(maps);
+	for (int fd = 0; fd < 1024; fd++) {
+		char path[64];
+		ssize_t size;
+
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		size = readlink(path, name, sizeof(name) - 1);
+		name[size < 0 ? 0 : size] = '\0';
+		CHECK(!strstr(name, "bpf"), "no descriptor");
+	}
+	return n;
+}
+
+/* This process is all workers: it opens the source again, as another would. */
 static void test_another_worker_goes_on(void)
 {
 	struct run run = start_ready("spin", NULL);
@@ -951,13 +1019,14 @@ static void test_another_worker_goes_on(void)
 						     .pids = &pid,
 						     .n_pids = 1 };
 	struct live_counters counters;
-	struct source *first, *second;
-	struct again one, two;
+	struct source *first, *second, *third;
+	struct again one, two, three;
 	char error[512] = "";
 
 	CHECK(!open_source(&options, &first, error), "open");
 	read_some(first, &one);
 	CHECK(one.samples == 20 && one.mappings > 2 && !one.crashed, "the first");
+	CHECK(n_tables_mapped() == 1, "it reads the ring");
 	capture_use(capture, getpid());
 	CHECK(!source_live_open(&options, &second, error), "open again");
 	read_some(second, &two);
@@ -965,11 +1034,21 @@ static void test_another_worker_goes_on(void)
 	(void)printf("another worker: %" PRIu64 " of %" PRIu64 " samples crashed\n", two.crashed,
 		     one.samples);
 	CHECK(two.crashed >= one.samples, "what the first had is lost");
-	CHECK(!source_live_counters(second, -1, &counters) &&
-		      counters.delivered >= two.crashed + two.samples,
-	      "and was counted");
+	CHECK(n_tables_mapped() == 1, "a worker that asks again is not given the ring again");
+	begin_worker();
+	capture_use(capture, getpid());
+	CHECK(!source_live_open(&options, &third, error), "open once more");
+	read_some(third, &three);
+	CHECK(three.samples == 20 && three.mappings > 2, "the third is told, too");
+	CHECK(three.crashed >= two.crashed + two.samples, "what both had is lost");
+	CHECK(n_tables_mapped() == 2, "a new worker is given the ring");
+	CHECK(!source_live_counters(third, -1, &counters) &&
+		      counters.delivered >= three.crashed + three.samples,
+	      "and all was counted");
+	CHECK(!counters.ring_full, "no record stays in the ring");
 	source_close(first);
-	close_source(second);
+	source_close(second);
+	close_source(third);
 	end(pid);
 }
 

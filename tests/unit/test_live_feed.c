@@ -194,6 +194,68 @@ static void test_every_event_arrives(void)
 	feed_free(feed);
 }
 
+/*
+ * What lies in lent memory is not copied: the taker sees it where it has that memory. This process is both, so that
+ * there are two copies that differ.
+ */
+static void test_lent_memory_is_not_copied(void)
+{
+	static uint8_t there[FEED_SIZE], here[FEED_SIZE];
+	const struct uw_region three[] = { { 1, sizeof(there), there },
+					   { 2, 8, there + sizeof(there) - 8 },
+					   { 3, 8, memory } };
+	const struct event lent = { .type = EVENT_SAMPLE,
+				    .sample = { .regions = three,
+						.n_regions = 3,
+						.slices = three + 1,
+						.n_slices = 2,
+						.kernel_ips = ips,
+						.n_kernel_ips = 2 } };
+	const struct uw_region beyond = { 1, 16, there + sizeof(there) - 16 };
+	struct feed *feed;
+	struct event event;
+	uint64_t given;
+
+	memset(there, 't', sizeof(there));
+	memset(here, 'h', sizeof(here));
+	memset(memory, 'm', 8);
+	CHECK(!feed_new(FEED_SIZE, &feed), "made");
+	CHECK(feed_put(feed, &lent) == -E2BIG, "a copy has no room");
+	feed_lend(feed, there, sizeof(there));
+	CHECK(feed_put(feed, &lent) == 0, "but a loan has");
+	given = feed_given(feed);
+	CHECK(given > 0 && given < 4096 && feed_taken(feed) == 0, "its size");
+	CHECK(feed_put(feed, &(struct event){ .type = EVENT_EXIT }) == 0, "another");
+	/* Both sides use one position in this process: the giver has no more to do. */
+	feed_taker(feed);
+	feed_borrow(feed, there, here, sizeof(here));
+	CHECK(feed_take(feed, &event, error) == 1 && event.type == EVENT_SAMPLE, "taken");
+	CHECK(event.sample.regions[0].bytes == here && event.sample.regions[0].size == FEED_SIZE,
+	      "all of it");
+	CHECK(event.sample.regions[1].bytes == here + sizeof(here) - 8, "its end");
+	CHECK(event.sample.regions[2].bytes != memory &&
+		      !memcmp(event.sample.regions[2].bytes, memory, 8),
+	      "what is not lent is copied");
+	CHECK(event.sample.slices[0].bytes == here + sizeof(here) - 8 &&
+		      !memcmp(event.sample.slices[1].bytes, memory, 8),
+	      "slices, too");
+	CHECK(!memcmp(event.sample.kernel_ips, ips, 2 * sizeof(ips[0])), "addresses are copied");
+	CHECK(feed_take(feed, &event, error) == 1 && event.type == EVENT_EXIT, "the next");
+	CHECK(feed_taken(feed) == given, "the first is not needed any more");
+	feed_free(feed);
+
+	CHECK(!feed_new(FEED_SIZE, &feed), "made");
+	feed_lend(feed, there, sizeof(there) - 8);
+	event = (struct event){ .type = EVENT_SAMPLE,
+				.sample = { .regions = &beyond, .n_regions = 1 } };
+	CHECK(feed_put(feed, &event) == 0, "partly lent");
+	feed_taker(feed);
+	feed_borrow(feed, there, here, sizeof(here) - 8);
+	CHECK(feed_take(feed, &event, error) == 1, "taken");
+	CHECK(event.sample.regions[0].bytes[0] == 't', "it is copied whole");
+	feed_free(feed);
+}
+
 static void test_room(void)
 {
 	struct feed *feed;
@@ -287,6 +349,7 @@ static void test_a_taker_that_writes_meanwhile(void)
 int main(void)
 {
 	test_every_event_arrives();
+	test_lent_memory_is_not_copied();
 	test_room();
 	test_a_hostile_taker();
 	test_a_taker_that_writes_meanwhile();

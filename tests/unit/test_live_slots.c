@@ -20,6 +20,30 @@ static void test_the_ring_is_released_in_order(void)
 	live_slots_fini(&slots);
 }
 
+/* A record that is lent is given back when its reader has read so much, and not before. */
+static void test_lent_records_stay_until_they_are_read(void)
+{
+	unsigned long consumer = 0;
+	struct live_ring ring = { .consumer = &consumer };
+	struct live_slots slots = { .ring = &ring };
+
+	for (unsigned long i = 1; i <= 4; i++)
+		CHECK(!live_slots_add(&slots, i * 100), "added");
+	CHECK(live_slots_taken(&slots, 0) == UINT64_MAX, "none is lent");
+	/* The reader gets them in another order. */
+	live_slots_lend(&slots, 1, 10, 1001);
+	live_slots_lend(&slots, 0, 20, 1000);
+	live_slots_done(&slots, 2);
+	CHECK(consumer == 0 && live_slots_taken(&slots, 9) == 1000, "nothing was read");
+	CHECK(live_slots_taken(&slots, 19) == 1000 && consumer == 0, "the first was not");
+	CHECK(live_slots_taken(&slots, 5) == 1000 && consumer == 0, "whatever the reader says");
+	CHECK(live_slots_taken(&slots, 20) == UINT64_MAX && consumer == 300, "all that was lent");
+	live_slots_lend(&slots, 3, 21, 1002);
+	live_slots_done(&slots, 3);
+	CHECK(consumer == 400, "one that is not needed after all");
+	live_slots_fini(&slots);
+}
+
 /* The table grows while it is in use and its oldest slot is not its first. */
 static void test_growing_keeps_the_slots(void)
 {
@@ -45,6 +69,7 @@ static void test_growing_keeps_the_slots(void)
 int main(void)
 {
 	test_the_ring_is_released_in_order();
+	test_lent_records_stay_until_they_are_read();
 	test_growing_keeps_the_slots();
 	return check_done();
 }

@@ -20,7 +20,7 @@
 
 #define RING_LEAST    (4u << 20)
 #define RING_LIMIT    (1u << 30)
-#define WAKE_BYTES    (1u << 20)
+#define WAKE_BYTES    (4u << 20)
 #define ALLOC_THREADS 16384 /* threads that allocate; the least active ones are evicted */
 #define OFF_CPU_MAX   32768 /* threads that wait at the same time */
 #define RESERVE_MAX   (512u << 10)
