@@ -105,7 +105,7 @@ all: $(BUILD)/offwind $(BUILD)/offwind_sqlite.so library
 
 # ---- one build: a directory and its flags; called for the program and for the sanitizers ----
 
-# $(1) directory, $(2) variable holding the flags
+# $(1) directory, $(2) variable holding the flags, $(3) variable holding what libagent.a has
 define build-in
 $(1)/%.o: %.c | $$(GENERATED)
 	@mkdir -p $$(@D)
@@ -115,7 +115,7 @@ $(1)/%.pb-c.o: $$(GEN)/%.pb-c.c | $$(GENERATED)
 	$$(call say,CC,$$@)$$(CC) $$(CPPFLAGS) -std=c17 $$($(2)) -MMD -MP -c -o $$@ $$<
 $(1)/liboffwind.a: $$(UNWINDER_C:%.c=$(1)/%.o)
 	@rm -f $$@; ar rcs $$@ $$^
-$(1)/libagent.a: $$(REST_C:%.c=$(1)/%.o) $$(PROTOS:%.proto=$(1)/%.pb-c.o)
+$(1)/libagent.a: $$($(3):%.c=$(1)/%.o) $$(PROTOS:%.proto=$(1)/%.pb-c.o)
 	@rm -f $$@; ar rcs $$@ $$^
 $(1)/offwind: $(1)/agent/cmd/main.o $(1)/libagent.a $(1)/liboffwind.a
 	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ $$(PROGRAM_LDLIBS)
@@ -136,17 +136,22 @@ endef
 ASAN_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 $(BUILD)/asan/%: override CC := $(CLANG)
 $(BUILD)/asan/tests/fuzz/fuzz_%: LDFLAGS += -fsanitize=fuzzer
-$(eval $(call build-in,$(BUILD),CFLAGS))
-$(eval $(call build-in,$(BUILD)/asan,ASAN_FLAGS))
+# They are many, and lld takes a third of the time that ld takes. A test knows the length of its own build-id.
+$(BUILD)/asan/tests/fuzz/fuzz_% $(BUILD)/asan/tests/unit/test_%: LDFLAGS += -fuse-ld=lld -Wl,--build-id=sha1
+$(eval $(call build-in,$(BUILD),CFLAGS,REST_C))
+$(eval $(call build-in,$(BUILD)/asan,ASAN_FLAGS,REST_C))
 $(eval $(call build-peers,$(BUILD),CFLAGS))
 $(eval $(call build-peers,$(BUILD)/asan,ASAN_FLAGS))
 
+# TSan is for one program (tests/diff/walk_ways.c), so only these parts of the agent are compiled for it.
 TSAN_FLAGS := -O1 -g -fsanitize=thread
-$(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS))
+TSAN_C := agent/cli/input.c $(wildcard agent/*.c proto/*.c symbolizer/*/*.c \
+	$(patsubst %,agent/%/*.c,opener owc perfdata process role source store store/tables))
+$(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS,TSAN_C))
 
 # The library that others link, and the store's virtual tables for the stock sqlite3 shell.
 PIC_FLAGS := $(CFLAGS) -fPIC
-$(eval $(call build-in,$(BUILD)/pic,PIC_FLAGS))
+$(eval $(call build-in,$(BUILD)/pic,PIC_FLAGS,REST_C))
 EXTENSION_C := agent/store/query/extension.c agent/store/query/vtab.c agent/store/tables/stored.c agent/store/key.c agent/store/db_errno.c $(wildcard symbolizer/*.c symbolizer/*/*.c)
 $(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a agent/store/query/extension.map
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out %.map,$^) -Wl,--version-script=agent/store/query/extension.map -Wl,--no-undefined -Wl,--gc-sections -lzstd -llzma -lz -liberty
@@ -260,8 +265,10 @@ UNIT_ASAN := $(UNIT_C:%.c=$(BUILD)/asan/%)
 # What test and benchmark scripts run: $BUILD/tests/diff/NAME, and $BUILD/asan/tests/fuzz/fuzz_NAME.
 HELPER_C := $(wildcard tests/bench/*.c tests/cases/*.c tests/diff/*.c tests/faults/*.c tests/live/*.c)
 FUZZ_C := $(wildcard tests/fuzz/fuzz_*.c)
-PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/asan/%) \
-	$(BUILD)/tsan/tests/diff/walk_ways
+# Those that scripts run with sanitizers, too.
+HELPER_ASAN := $(addprefix $(BUILD)/asan/tests/,cases/step_cases faults/store_faults \
+	$(addprefix diff/,cfi_dump cfi_libdw perfdata_dump sym_dump table_oracle walk_ways))
+PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_ASAN) $(FUZZ_C:%.c=$(BUILD)/asan/%) $(BUILD)/tsan/tests/diff/walk_ways
 
 # One target is for the library that stands for libunwind.
 $(BUILD)/asan/tests/fuzz/fuzz_compat: %: %.o $(COMPAT_C:%.c=$(BUILD)/asan/%.o) $(BUILD)/asan/libagent.a $(BUILD)/asan/liboffwind.a
