@@ -38,35 +38,26 @@ const volatile __u32 slice_bytes = PLAN_BYTES_MAX;
 	 sizeof(struct capture_alloc))
 
 /*
- * Copy size bytes at addr by way of a window. It copies PLAN_NEAR_MAX bytes, because that is
- * faster than a loop; what is too much is overwritten later, or not sent.
+ * Copy size bytes at addr from a window. Return false if they are not there: the caller reads them then. This copies
+ * PLAN_NEAR_MAX bytes, because that is faster than a loop; what is too much is overwritten later, or not sent.
  */
 static __always_inline bool plan_copy_near(volatile struct capture_front *front, __u64 addr,
 					   __u32 size, __u64 *to, __u8 near)
 {
-	volatile struct plan_window *w = &front->run.windows[near & 1];
+	volatile struct plan_window *w = &front->run.windows[near & (PLAN_WINDOWS - 1)];
+	__u64 off = addr & (PLAN_PAGE - 1), page = addr - off, had;
 	const __u64 *from;
-	__u64 off;
 
 	barrier_var(w); /* as for op in plan_step */
-	off = addr - w->addr;
-	if (off > PLAN_PAGE || off + size > w->size) {
-		__u64 begin = addr, n = addr + size;
-
-		if (near == PLAN_ABOVE)
-			n = (n + PLAN_PAGE - 1) & -(__u64)PLAN_PAGE;
-		else
-			begin &= -(__u64)PLAN_PAGE;
-		n -= begin;
-		w->addr = begin;
-		w->size = n;
-		off = addr - begin;
-		barrier_var(n);
-		if (n > sizeof(w->bytes) ||
-		    bpf_probe_read_user((void *)w->bytes, n, (void *)begin)) {
-			w->size = 0;
+	if (size > PLAN_NEAR_MAX || off + size > PLAN_PAGE)
+		return false;
+	had = w->page;
+	if (had != page) {
+		w->page = page + PLAN_PART;
+		if (had != page + PLAN_PART ||
+		    bpf_probe_read_user((void *)w->bytes, PLAN_PAGE, (void *)page))
 			return false;
-		}
+		w->page = page;
 	}
 	barrier_var(off);
 	if (off > PLAN_PAGE)
@@ -109,10 +100,9 @@ static __always_inline bool plan_append(volatile struct capture_front *front,
 		(addr & ((1ull << PLAN_ADDR_BITS) - 1)) | (__u64)(size / 8) << PLAN_ADDR_BITS;
 	if (op->what == PLAN_PUT) {
 		*(__u64 *)(bytes + at + 8) = run->r[op->src & (PLAN_REGS - 1)];
-	} else if (op->near && size <= PLAN_NEAR_MAX) {
-		if (!plan_copy_near(front, addr, size, (__u64 *)(bytes + at + 8), op->near))
-			return false;
-	} else if (bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
+	} else if (!(op->near &&
+		     plan_copy_near(front, addr, size, (__u64 *)(bytes + at + 8), op->near)) &&
+		   bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
 		return false;
 	}
 	run->at = run->at + 8 + run->size;
@@ -290,7 +280,8 @@ static __always_inline __u64 append_slices(struct capture_front *front, __u32 pl
 	run->plan = task->plan;
 	run->next = 0;
 	run->begin = run->at = size;
-	run->windows[0].size = run->windows[1].size = 0;
+	for (__u32 i = 0; i < PLAN_WINDOWS; i++)
+		run->windows[i].page = PLAN_NO_PAGE;
 	run->number++;
 	run->end = PLAN_STEPS; /* unless a step says otherwise */
 	if (fallback)

@@ -21,8 +21,9 @@
 #define PLAN_STEPS_MAX 512u
 #define PLAN_BYTES_MAX 32768u
 #define PLAN_PIECE_MAX 2040u /* bytes that one operation copies; a multiple of 8 */
-#define PLAN_NEAR_MAX  64u   /* … if it has a window */
 #define PLAN_PAGE      4096u
+#define PLAN_NEAR_MAX  64u /* bytes that are copied by way of a window */
+#define PLAN_WINDOWS   4u  /* a power of two */
 #define PLAN_SEEN_MAX  64u /* a power of two */
 #define PLAN_ADDR_BITS 56u
 #define PLAN_PLANS_MAX 64u    /* plans in use at the same time */
@@ -77,17 +78,11 @@ enum plan_when {
 };
 
 /*
- * A read of user memory costs as much as some thousand bytes that it reads. So where a plan is about to copy what
- * lies on the same page, PLAN_COPY reads the page as far as it is likely to be of use, and copies from there
- * (PLAN_NEAR_MAX bytes at most). It touches no page that it would not touch otherwise.
+ * A read of user memory costs as much as some thousand bytes that it reads, and what a plan follows often lies side
+ * by side: frames, functions of a file, names. So an operation can have a window, which others may share. The first
+ * time that something on a page is copied, only that is read; the second time, all of the page; and from then on
+ * nothing, until something on another page is copied. What is copied is the same as without a window.
  */
-enum plan_near {
-	PLAN_ALONE, /* read what is copied, and nothing else */
-	PLAN_ABOVE, /* read to the end of the page: what is copied next has higher addresses */
-	PLAN_BELOW, /* read from the beginning of the page */
-	PLAN_NEARS
-};
-
 struct plan_op {
 	__u8 what; /* enum plan_what */
 	__u8 src, dst, dst2;
@@ -96,7 +91,7 @@ struct plan_op {
 	__u8 when; /* enum plan_when */
 	__u8 reg, other, jump;
 	__u8 otherwise; /* the next operation if memory cannot be read or there is no room; 0: the plan ends */
-	__u8 near; /* enum plan_near */
+	__u8 near; /* the number of its window, 1 to PLAN_WINDOWS; 0: it has none */
 	__u8 reserved[2];
 	__s64 imm;
 };
@@ -126,11 +121,14 @@ enum plan_end {
 	PLAN_ENDS
 };
 
-/* Memory that was read, and has not been copied yet. */
+/* The page on which the operations of a window copied something last. */
 struct plan_window {
-	__u64 addr, size;
+	__u64 page; /* its address, and PLAN_PART while bytes does not have it; or PLAN_NO_PAGE */
 	__u8 bytes[PLAN_PAGE + PLAN_NEAR_MAX];
 };
+
+#define PLAN_PART    1u
+#define PLAN_NO_PAGE 2u
 
 /* The state of a plan while it runs, in the scratch buffer. */
 struct plan_run {
@@ -143,14 +141,15 @@ struct plan_run {
 	struct {
 		__u64 value, number;
 	} seen[PLAN_SEEN_MAX];
-	struct plan_window windows[2]; /* PLAN_BELOW, PLAN_ABOVE */
+	struct plan_window windows[PLAN_WINDOWS];
 };
 
 _Static_assert(sizeof(struct plan_op) == 24, "no padding");
 _Static_assert(sizeof(struct plan_task) == 24, "no padding");
-_Static_assert(sizeof(struct plan_run) == 9472, "no padding");
+_Static_assert(sizeof(struct plan_run) == 17792, "no padding");
 _Static_assert(PLAN_PIECE_MAX / 8 < 256, "the number of words fits the head");
 _Static_assert(PLAN_BYTES_MAX < 1 << 16, "fits the record's head");
 _Static_assert(!(PLAN_OPS_MAX & (PLAN_OPS_MAX - 1)), "a power of two");
+_Static_assert(!(PLAN_WINDOWS & (PLAN_WINDOWS - 1)), "a power of two");
 
 #endif

@@ -206,6 +206,12 @@ static void load(struct plan_op *op, uint16_t off, enum plan_reg dst, uint16_t o
 }
 
 /*
+ * From 3.11 on, a thread's frames lie one above the other; code objects of a file, which are made one after another,
+ * often beside each other.
+ */
+enum { NEAR_FRAMES = 1, NEAR_CODE };
+
+/*
  * Find the state of the thread (R1): mostly it has the GIL; else look for it in the list of threads. Then
  * follow its frames. Numbers of operations that are not known yet are filled in behind.
  */
@@ -255,15 +261,14 @@ void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan 
 		op = copy(plan, PLAN_R1, least(near_code, l->f_instr),
 			  most(far_code, (uint16_t)(l->f_instr + 8)));
 	}
-	/* From 3.11 on, a thread's frames mostly lie one above the other. */
-	if (l->entry != CPYTHON_EACH)
-		op->near = PLAN_BELOW;
+	op->near = NEAR_FRAMES;
 	load(op, l->f_code, PLAN_R2, l->f_previous, PLAN_R1);
 	if (l->code_tags)
 		op = add(plan, PLAN_AND, PLAN_R2, -1 - (int64_t)l->code_tags, PLAN_R2);
 	/* A frame need not have code, and that of a function that calls itself is copied once. */
 	jump(op, PLAN_SEEN, PLAN_R2, 0, plan->n + 1);
 	op = copy(plan, PLAN_R2, l->c_check, (uint16_t)(l->c_check + l->c_check_size - 8));
+	op->near = NEAR_CODE;
 	jump(op, PLAN_NONZERO, PLAN_R1, 0, loop);
 	op = add(plan, PLAN_ADD, PLAN_R1, 0, PLAN_R1);
 	op->size = 64;

@@ -97,12 +97,14 @@ int php_stack(struct runtime_memory *m, const struct php_layout *l, uint64_t glo
 
 /*
  * Make the plan that copies what php_stack reads: of each call the head, and of each function the name's hash, or
- * the kind if it has no name. base is where the file with executor_globals is. Calls mostly lie one above the other.
+ * the kind if it has no name. base is where the file with executor_globals is. Calls mostly lie one above the other,
+ * functions of a file and their names beside each other.
  */
 void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struct plan *out)
 {
 	enum { CALL = PLAN_R0, FUNC = PLAN_R1, NAME = PLAN_R2, UNUSED = PLAN_R3 };
 	enum { NEXT_CALL = 1, STOP = 4, NAMELESS = 5, GO_ON = 6 };
+	enum { NEAR_CALLS = 1, NEAR_FUNCTIONS, NEAR_NAMES };
 	const struct plan_op ops[] = {
 		{ .what = PLAN_COPY,
 		  .src = PLAN_BASE,
@@ -115,7 +117,7 @@ void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struc
 		  .jump = STOP },
 		/* NEXT_CALL */
 		{ .what = PLAN_COPY,
-		  .near = PLAN_BELOW,
+		  .near = NEAR_CALLS,
 		  .src = CALL,
 		  .size = l->head,
 		  .dst = FUNC,
@@ -126,6 +128,7 @@ void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struc
 		  .reg = FUNC,
 		  .jump = GO_ON },
 		{ .what = PLAN_COPY,
+		  .near = NEAR_FUNCTIONS,
 		  .src = FUNC,
 		  .imm = l->name,
 		  .size = 8,
@@ -135,6 +138,7 @@ void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struc
 		  .reg = NAME,
 		  .jump = NAMELESS },
 		{ .what = PLAN_COPY,
+		  .near = NEAR_NAMES,
 		  .src = NAME,
 		  .imm = l->string_hash,
 		  .size = 8,
@@ -147,6 +151,7 @@ void php_plan(const struct php_layout *l, uint64_t globals, uint64_t base, struc
 		{ .what = PLAN_STOP },
 		/* NAMELESS */
 		{ .what = PLAN_COPY,
+		  .near = NEAR_FUNCTIONS,
 		  .src = FUNC,
 		  .imm = l->type,
 		  .size = 8,

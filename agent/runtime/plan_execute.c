@@ -59,8 +59,6 @@ static enum plan_end operate(struct plan_execution *e, const struct plan_op *op)
 		e->r[op->dst] = end == PLAN_DONE ? word : 0;
 		return end;
 	case PLAN_COPY:
-		if (op->near && size > PLAN_NEAR_MAX)
-			return PLAN_BAD;
 		end = copy(e, addr, size);
 		if (end == PLAN_DONE) {
 			e->r[op->dst] = word_of(e, op->at);

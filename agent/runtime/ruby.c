@@ -161,6 +161,7 @@ void ruby_plan(const struct ruby_layout *l, uint64_t index, uint64_t base, struc
 		EP2 = PLAN_R5
 	};
 	enum { PAIR = 11, STOP = 16 };
+	enum { NEAR_FRAMES = 1, NEAR_ENVIRONMENTS };
 	const int64_t env = ENV_METHOD, end = -(int64_t)l->cf_size;
 	const struct plan_op ops[] = {
 		{ .what = PLAN_LOAD, .src = PLAN_BASE, .imm = (int64_t)(index - base), .dst = END },
@@ -198,17 +199,17 @@ void ruby_plan(const struct ruby_layout *l, uint64_t index, uint64_t base, struc
 		  .jump = STOP },
 		/*
 		 * PAIR: two frames and their environments; the second one may be the outermost frame, which is not
-		 * read. Outer frames have higher addresses, outer environments mostly lower ones.
+		 * read.
 		 */
 		{ .what = PLAN_COPY,
-		  .near = PLAN_ABOVE,
+		  .near = NEAR_FRAMES,
 		  .src = FRAME,
 		  .size = cf_used(l),
 		  .dst = EP,
 		  .at = (uint8_t)(l->cf_ep / 8),
 		  .dst2 = UNUSED },
 		{ .what = PLAN_COPY,
-		  .near = PLAN_ABOVE,
+		  .near = NEAR_FRAMES,
 		  .src = FRAME,
 		  .imm = l->cf_size,
 		  .size = cf_used(l),
@@ -221,7 +222,7 @@ void ruby_plan(const struct ruby_layout *l, uint64_t index, uint64_t base, struc
 		  .size = 64,
 		  .dst = FRAME },
 		{ .what = PLAN_COPY,
-		  .near = PLAN_BELOW,
+		  .near = NEAR_ENVIRONMENTS,
 		  .src = EP,
 		  .imm = env,
 		  .size = ENV_SIZE,
@@ -232,7 +233,7 @@ void ruby_plan(const struct ruby_layout *l, uint64_t index, uint64_t base, struc
 		  .other = END,
 		  .jump = STOP },
 		{ .what = PLAN_COPY,
-		  .near = PLAN_BELOW,
+		  .near = NEAR_ENVIRONMENTS,
 		  .src = EP2,
 		  .imm = env,
 		  .size = ENV_SIZE,

@@ -1,22 +1,29 @@
 #!/usr/bin/env bash
-# What frames of Python code cost: a program 50 calls deep computes on two CPUs; recordings with and without slices
-# take turns. The calls are of one function, or of as many functions: of each function a sample has words once.
-# It never fails because something is slow: figures from a busy machine are poor, but for the ratio.
+# What frames of interpreted code cost: programs 50 calls deep compute; recordings with and without slices take turns.
+# Python's calls are of one function, of as many functions, or of as many each on a page of its own: of each function a
+# sample has words once, and pages are read once.
+# It never fails because something is slow: figures from a busy machine are poor, but for those of one pair.
 #
 #   DEPTH      calls (default 50)
-#   TURNS      of both (default 4)
-#   FREQUENCY  997 for the handler; the agent's CPU time is measured at 99
+#   TURNS      of each pair (default 4)
+#   LENGTH     of each recording in seconds (default 3)
+#   FREQUENCY  997 for the handler; the CPU time of the profilers is measured at 99
+#   PROGRAMS   which programs (default: one many spread php ruby perl)
+#   PROFILERS  0: leave the profilers out
 #
-#   handler  us in the kernel for each captured sample, with kernel.bpf_stats_enabled; what runs that are filtered
-#            cost, about 0.2 us each, is taken off
-#   bytes    in the ring for each sample, without the stack
-#   agent    CPU time of record from its start on, in parts of one CPU
+#   handler    us in the kernel for each captured sample, with kernel.bpf_stats_enabled; what runs that are filtered
+#              cost, about 0.2 us each, is taken off
+#   bytes      in the ring for each sample, without the stack
+#   profilers  CPU time of offwind, and of py-spy if that is installed, while two processes of Python compute: what 20
+#              seconds of recording take more than 5, so without their start. Fewer than 198 samples a second say that the
+#              machine has other work, too.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/offwind-bench.XXXXXX")
 stats=$(cat /proc/sys/kernel/bpf_stats_enabled)
 trap 'echo $stats >/proc/sys/kernel/bpf_stats_enabled; kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 offwind=$(realpath "$BUILD/offwind")
+depth=${DEPTH:-50}
 cat >"$work/deep.py" <<'PY'
 import os, sys, time
 def deep(n, end):
@@ -25,51 +32,121 @@ def deep(n, end):
     return work(end)
 def work(end):
     x = 0
-    while time.perf_counter() < end:
+    while time.perf_counter() < end and os.getppid() == parent:
         for i in range(1000):
             x += i
     return x
 n = int(sys.argv[1]) - 3
-if sys.argv[3] == 'many':
+if sys.argv[3] != 'one':
     for i in range(n):
         exec(f'def f{i}(n, end):\n    return f{i + 1}(n - 1, end)\n')
+        for j in range(20 if sys.argv[3] == 'spread' else 0):
+            exec(f'def g{i}_{j}(n, end):\n    return f{i + 1}(n - 1, end)\n')
     exec(f'def f{n}(n, end):\n    return work(end)\n')
     deep = f0
-os.fork()
+here = os.getpid()
+parent = os.getppid() if os.fork() else here
 deep(n, time.perf_counter() + float(sys.argv[2]))
 PY
-# $1: slice-bytes, $2: frequency, $3: seconds, $4: one function or many
-run() {
-	/usr/bin/time -f '%U %S' -o "$work/time" "$offwind" record -q -F "$2" --limit slice-bytes="$1" --stats "$work/stats" \
-		-o "$work/a.pb.gz" -- /usr/bin/python3 "$work/deep.py" "${DEPTH:-50}" "$3" "$4"
+cat >"$work/deep.php" <<'PHP'
+<?php
+$n = (int)$argv[1] - 2;
+$text = '';
+for ($i = 0; $i < $n; $i++)
+    $text .= "function f$i(\$n, \$end) { return f" . ($i + 1) . "(\$n - 1, \$end) + 0; }\n";
+$text .= "function f$n(\$n, \$end) { \$x = 0; while (microtime(true) < \$end) for (\$i = 0; \$i < 1000; \$i++) \$x += \$i; return \$x; }\n";
+eval($text);
+f0($n, microtime(true) + (float)$argv[2]);
+PHP
+cat >"$work/deep.rb" <<'RUBY'
+n = ARGV[0].to_i - 2
+now = 'Process.clock_gettime(Process::CLOCK_MONOTONIC)'
+text = (0...n).map { |i| "def f#{i}(n, last)\n  f#{i + 1}(n - 1, last)\nend\n" }.join
+text << "def f#{n}(n, last)\n  x = 0\n  while #{now} < last\n    i = 0\n    x += i += 1 while i < 1000\n  end\n  x\nend\n"
+eval(text)
+f0(n, eval(now) + ARGV[1].to_f)
+RUBY
+cat >"$work/deep.pl" <<'PERL'
+use Time::HiRes qw(time);
+my $n = $ARGV[0] - 2;
+my $text = join '', map { "sub f$_ { my (\$n, \$end) = \@_; return f" . ($_ + 1) . "(\$n - 1, \$end) + 0; }\n" } 0 .. $n - 1;
+$text .= "sub f$n { my (\$n, \$end) = \@_; my \$x = 0; while (time() < \$end) { \$x += \$_ for 0 .. 999 } return \$x; }\n";
+eval $text;
+die $@ if $@;
+f0($n, time() + $ARGV[1]);
+PERL
+# Print the command of a program, which computes for $2 seconds.
+command_of() {
+	case $1 in
+	one | many | spread) echo /usr/bin/python3 "$work/deep.py" "$depth" "$2" "$1" ;;
+	php) echo php "$work/deep.php" "$depth" "$2" ;;
+	ruby) echo ruby "$work/deep.rb" "$depth" "$2" ;;
+	perl) echo perl "$work/deep.pl" "$depth" "$2" ;;
+	esac
 }
 echo 1 >/proc/sys/kernel/bpf_stats_enabled
-for turn in $(seq "${TURNS:-4}"); do
-	for how in "64 one without slices" "32768 one one function" "32768 many many functions"; do
-		read -r slices which name <<<"$how"
-		run "$slices" "${FREQUENCY:-997}" 3 "$which"
-		/usr/bin/python3 - "$work/stats" "$name" <<'PY'
+for _ in $(seq "${TURNS:-4}"); do
+	for program in ${PROGRAMS:-one many spread php ruby perl}; do
+		command=$(command_of "$program" "${LENGTH:-3}")
+		command -v "${command%% *}" >/dev/null || continue
+		for slices in 64 32768; do
+			# shellcheck disable=SC2086 # the command's words
+			"$offwind" record -q -F "${FREQUENCY:-997}" --limit slice-bytes=$slices --stats "$work/stats" \
+				-o "$work/a.pb.gz" -- $command
+			/usr/bin/python3 - "$work/stats" "$program" $slices <<'PY'
 import json, sys
 d = json.load(open(sys.argv[1]))
 total, program = d['total'], d['program']
 n, filtered = total['captured']['samples'], sum(total['filtered'].values())
-print('%-16s handler %6.2f us, %5d bytes, %d samples' % (sys.argv[2],
-      (program['ns'] - filtered * 200) / n / 1000, (total['captured']['bytes'] - total['captured']['stack_bytes']) / n, n))
+print(sys.argv[2], sys.argv[3], (program['ns'] - filtered * 200) / n / 1000,
+      (total['captured']['bytes'] - total['captured']['stack_bytes']) / n, n)
 PY
+		done
 	done
-done
+done >"$work/handler"
 echo "$stats" >/proc/sys/kernel/bpf_stats_enabled
+/usr/bin/python3 - "$work/handler" <<'PY'
+import statistics, sys
+names = {'one': 'Python, one function', 'many': 'Python, many functions',
+         'spread': 'Python, on many pages', 'php': 'PHP', 'ruby': 'Ruby', 'perl': 'Perl'}
+rows = [line.split() for line in open(sys.argv[1])]
+print('%-24s %10s %10s %10s %12s %9s' % ('us and bytes a sample', 'without', 'with', 'more', 'bytes more', 'samples'))
+for program in dict.fromkeys(row[0] for row in rows):
+    mine = [[float(word) for word in row[2:]] for row in rows if row[0] == program]
+    pairs = list(zip(mine[::2], mine[1::2]))
+    more = sorted(b[0] - a[0] for a, b in pairs)
+    print('%-24s %10.2f %10.2f %10.2f %12.0f %9d   %s' % (names[program], statistics.median(a[0] for a, b in pairs),
+          statistics.median(b[0] for a, b in pairs), statistics.median(more), statistics.median(b[1] - a[1] for a, b in pairs),
+          sum(b[2] for a, b in pairs), ' '.join('%.2f' % x for x in more)))
+PY
+[ "${PROFILERS:-1}" = 1 ] || exit 0
 # The program is not record's own, whose CPU time would be counted with that of record.
-/usr/bin/python3 "$work/deep.py" "${DEPTH:-50}" 60 many &
+/usr/bin/python3 "$work/deep.py" "$depth" 600 many &
 program=$!
 sleep 1
-for slices in 64 32768; do
-	/usr/bin/time -f '%U %S' -o "$work/time" "$offwind" record -q -F 99 --limit slice-bytes=$slices --stats "$work/stats" \
-		-o "$work/a.pb.gz" -p $program -d 20
-	/usr/bin/python3 - "$work" "$slices" <<'PY'
-import json, sys
-n = json.load(open(sys.argv[1] + '/stats'))['total']['captured']['samples']
-used = sum(float(word) for word in open(sys.argv[1] + '/time').read().split())
-print('%-16s agent %5.2f %% of a CPU, %d samples in 20 s' % ('without slices' if sys.argv[2] == '64' else 'many functions', used / 20 * 100, n))
-PY
-done
+# Print the CPU time and the samples of a profiler, $1, that is told so by the other words.
+profile() {
+	local name=$1 seconds samples
+	shift
+	for seconds in 5 20; do
+		/usr/bin/time -f '%U %S' -o "$work/time" "${@//DURATION/$seconds}" >"$work/log" 2>&1 || { tail -n 5 "$work/log" >&2; return 1; }
+		if [ "$name" = offwind ] || [ "$name" = "without slices" ]; then
+			samples=$(/usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["total"]["captured"]["samples"])' "$work/stats")
+		else # raw: a line for each stack, with its count at the end
+			samples=$(awk '{ n += $NF } END { print n + 0 }' "$work/raw")
+		fi
+		echo "$(tail -n 1 "$work/time") $samples"
+	done >"$work/used"
+	/usr/bin/awk -v name="$name" '{ used[NR] = $1 + $2; n[NR] = $3 }
+		END { printf "%-16s %5.2f %% of a CPU, %.0f samples a second\n", name, (used[2] - used[1]) / 15 * 100, (n[2] - n[1]) / 15 }' "$work/used"
+}
+record=("$offwind" record -q -F 99 --stats "$work/stats" -o "$work/a.pb.gz" -p "$program" -d DURATION --limit)
+profile "without slices" "${record[@]}" slice-bytes=64
+profile offwind "${record[@]}" slice-bytes=32768
+if command -v py-spy >/dev/null; then
+	spy=(py-spy record --rate 99 --duration DURATION --subprocesses --format raw --output "$work/raw" --pid "$program")
+	profile py-spy "${spy[@]}"
+	profile "py-spy --native" "${spy[@]}" --native
+else
+	echo "py-spy           is not installed (Debian has no package of it)"
+fi

@@ -175,7 +175,8 @@ static void put_chain(uint64_t addr, int64_t step, unsigned int n, unsigned int 
 	}
 }
 
-static void plan_chain(uint64_t addr, enum plan_near near)
+/* Follow the chain; near and near_code are the windows of frames and of codes. */
+static void plan_chain(uint64_t addr, uint8_t near, uint8_t near_code)
 {
 	const struct plan_op ops[] = {
 		{ .what = PLAN_ADD,
@@ -184,7 +185,7 @@ static void plan_chain(uint64_t addr, enum plan_near near)
 		  .size = 64,
 		  .dst = PLAN_R0 },
 		{ .what = PLAN_COPY,
-		  .near = (uint8_t)near,
+		  .near = near,
 		  .src = PLAN_R0,
 		  .size = 16,
 		  .dst = PLAN_R0,
@@ -193,7 +194,12 @@ static void plan_chain(uint64_t addr, enum plan_near near)
 		  .when = PLAN_SEEN,
 		  .reg = PLAN_R1,
 		  .jump = 3 },
-		{ .what = PLAN_COPY, .src = PLAN_R1, .size = 8, .dst = PLAN_R2, .dst2 = PLAN_R2 },
+		{ .what = PLAN_COPY,
+		  .near = near_code,
+		  .src = PLAN_R1,
+		  .size = 8,
+		  .dst = PLAN_R2,
+		  .dst2 = PLAN_R2 },
 		{ .what = PLAN_ADD,
 		  .size = 64,
 		  .dst = PLAN_R2,
@@ -207,22 +213,22 @@ static void plan_chain(uint64_t addr, enum plan_near near)
 	memcpy(plan_now.ops, ops, sizeof(ops));
 }
 
-static void test_frames_beside_each_other_are_read_at_once(void)
+static void test_pages_are_read_when_they_are_met_twice(void)
 {
 	const uint64_t last = BASE + 3 * PLAN_PAGE - 24;
 
 	put_chain(last, -120, 60, 1);
-	plan_chain(last, PLAN_BELOW);
+	plan_chain(last, 1, 0);
 	CHECK(same(false) && model_end == PLAN_DONE && model.n == 61, "60 frames and a code");
-	CHECK(user.reads <= 4, "7,200 bytes in two pages, and the code");
-	plan_chain(last, PLAN_ALONE);
+	CHECK(user.reads == 6, "two pages twice, a frame in both of them, and the code");
+	plan_chain(last, 0, 0);
 	CHECK(same(true) && user.reads == 61, "without a window");
-	put_chain(BASE + 8, 120, 60, 5);
-	plan_chain(BASE + 8, PLAN_ABOVE);
-	CHECK(same(true) && model_end == PLAN_DONE && model.n == 65 && user.reads <= 8,
-	      "towards higher addresses, and five codes");
-	plan_chain(BASE + 8, PLAN_BELOW);
-	CHECK(same(false) && user.reads == 65, "a window in the wrong direction");
+	put_chain(BASE + 8, 120, 60, 60);
+	plan_chain(BASE + 8, 1, PLAN_WINDOWS);
+	CHECK(same(true) && model_end == PLAN_DONE && model.n == 120 && user.reads <= 8,
+	      "towards higher addresses, and codes in a window of their own");
+	plan_chain(BASE + 8, 1, 1);
+	CHECK(same(false) && user.reads == 120, "pages that take turns are not read");
 }
 
 static void test_window_touches_no_other_page(void)
@@ -230,16 +236,16 @@ static void test_window_touches_no_other_page(void)
 	for (uint64_t off = PLAN_PAGE - 24; off <= PLAN_PAGE; off++) {
 		put_chain(BASE + PLAN_PAGE + off, -16, 4, 1);
 		user.absent[0] = user.absent[3] = true;
-		plan_chain(BASE + PLAN_PAGE + off, PLAN_BELOW);
+		plan_chain(BASE + PLAN_PAGE + off, 1, 2);
 		CHECK(same(false) && model_end == PLAN_DONE, "to lower addresses");
 		put_chain(BASE + 2 * PLAN_PAGE - off, 16, 4, 1);
 		user.absent[0] = user.absent[3] = true;
-		plan_chain(BASE + 2 * PLAN_PAGE - off, PLAN_ABOVE);
+		plan_chain(BASE + 2 * PLAN_PAGE - off, 1, 2);
 		CHECK(same(false) && model_end == PLAN_DONE, "to higher addresses");
 	}
 	put_chain(BASE + PLAN_PAGE + 64, -16, 9, 1);
 	user.absent[0] = true;
-	plan_chain(BASE + PLAN_PAGE + 64, PLAN_BELOW);
+	plan_chain(BASE + PLAN_PAGE + 64, 1, 2);
 	CHECK(same(false) && model_end == PLAN_FAULT && model.n == 6, "a page that is not there");
 }
 
@@ -247,7 +253,7 @@ static void test_window_touches_no_other_page(void)
 static void test_runs_do_not_see_each_other(void)
 {
 	put_chain(BASE + 256, -16, 8, 8);
-	plan_chain(BASE + 256, PLAN_BELOW);
+	plan_chain(BASE + 256, 1, 2);
 	CHECK(same(false) && model.n == 16, "eight codes");
 	CHECK(same(false) && model.n == 16, "once more");
 	put_word(BASE + 256 + 8, BASE + 7 * PLAN_PAGE + 8);
@@ -259,7 +265,7 @@ static void test_cycles_end(void)
 {
 	put_chain(BASE + 256, -16, 8, 1);
 	put_word(BASE + 256 - 7 * 16, BASE + 256);
-	plan_chain(BASE + 256, PLAN_BELOW);
+	plan_chain(BASE + 256, 1, 2);
 	CHECK(same(false) && model_end == PLAN_STEPS && same(true), "a cycle");
 }
 
@@ -302,7 +308,7 @@ static void make_any(void)
 					.reg = (uint8_t)chance(PLAN_REGS),
 					.other = (uint8_t)chance(PLAN_REGS),
 					.jump = (uint8_t)chance(plan_now.n),
-					.near = (uint8_t)chance(PLAN_NEARS),
+					.near = (uint8_t)chance(PLAN_WINDOWS + 1),
 					.imm = 8 * (int64_t)chance(600) };
 		op->at = (uint8_t)chance(op->size / 8);
 		op->at2 = (uint8_t)chance(op->size / 8);
@@ -341,7 +347,7 @@ int main(void)
 	buffer = calloc(1, CAPTURE_SCRATCH_SIZE(CAPTURE_STACK_DEFAULT));
 	if (!buffer)
 		return 1;
-	test_frames_beside_each_other_are_read_at_once();
+	test_pages_are_read_when_they_are_met_twice();
 	test_window_touches_no_other_page();
 	test_runs_do_not_see_each_other();
 	test_cycles_end();
