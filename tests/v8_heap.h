@@ -250,6 +250,35 @@ static const uint8_t translations[] = {
 /* As src/codegen/source-position-table.cc does: from place 0 on at position 4, from place 6 on at 10. */
 static const uint8_t positions[] = { 2, 20, 13, 24 };
 
+/*
+ * Make the baseline compiler's code of a function; return where its instructions begin. Its bytecode has operations at
+ * places 0, 2 (with a prefix), 6 and 7, of which 10, 200, 5 and 30 bytes of code were made, behind 20 others.
+ */
+static uint64_t baseline(const struct function *f)
+{
+	static const uint8_t operations[] = { 11, 1, 0, 11, 1, 0, 12, 11, 1 };
+	static const uint8_t places[] = { 20, 10, 200, 1, 5, 30 };
+	uint64_t stream = object(252, 64), code = object(245, 8);
+
+	set(stream, 8, code);
+	set(code, 16, f->bytecode);
+	set(code, 24, bytes(places, sizeof(places)));
+	put(code - 1 + 56, 400, 4);
+	set(f->bytecode, 8, small(sizeof(operations)));
+	memcpy(heap.bytes + (f->bytecode - 1 + 54 - BASE), operations, sizeof(operations));
+	set(f->bytecode, 32, bytes(positions, sizeof(positions)));
+	return stream - 1 + 16;
+}
+
+/* What a frame of it has instead of the place: its feedback, which leads to the function. */
+static uint64_t feedback(const struct function *f)
+{
+	uint64_t at = object(160, 4);
+
+	set(at, 8, f->shared);
+	return at;
+}
+
 /* ---- a stack ---- */
 
 #define STACK (BASE + 0x100000)

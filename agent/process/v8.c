@@ -518,10 +518,10 @@ static bool has_code(const struct v8 *v)
 }
 
 /*
- * Find the data for leaving the optimized code around a pc, and how far the pc is from the code's first instruction. Code is
- * in an InstructionStream, whose first words are its map and its Code; before V8 11, it is in the Code itself.
+ * Find the Code around a pc, and how far the pc is from its first instruction. Code is in an InstructionStream, whose first
+ * words are its map and its Code; before V8 11, it is in the Code itself.
  */
-static bool find_code(struct v8 *v, uint64_t pc, uint64_t *data, uint64_t *off)
+static bool find_code(struct v8 *v, uint64_t pc, uint64_t *found, uint64_t *off)
 {
 	int32_t type = v->value[v->has_streams ? V8_TYPE_STREAM : V8_TYPE_CODE];
 	uint64_t at = pc & ~UINT64_C(7), word, code, start, size;
@@ -552,9 +552,19 @@ static bool find_code(struct v8 *v, uint64_t pc, uint64_t *data, uint64_t *off)
 					 &size) ||
 		     *off > size))
 			return false;
-		return get_field(v, code, v->value[V8_CODE_DEOPT], data) && is_object(*data);
+		*found = code;
+		return true;
 	}
 	return false;
+}
+
+/* Find the data for leaving optimized code; of the baseline compiler's code, its bytecode is there. */
+static bool find_data(struct v8 *v, uint64_t pc, uint64_t *data, uint64_t *off)
+{
+	uint64_t code;
+
+	return find_code(v, pc, &code, off) && get_field(v, code, v->value[V8_CODE_DEOPT], data) &&
+	       is_object(*data);
 }
 
 /* Find a function's bytecode, by its SharedFunctionInfo, which may have its baseline code. Look at its type before use. */
@@ -689,6 +699,19 @@ static bool write_functions(struct v8 *v, const uint64_t key[2], const struct v8
 	return !*err;
 }
 
+/* Find the place in its bytecode at which the baseline compiler's code of a frame is. */
+static bool find_place(struct v8 *v, const struct frame *f, int32_t *place)
+{
+	uint64_t code, off, bytecode, table;
+
+	return find_code(v, f->pc, &code, &off) &&
+	       get_field(v, code, v->value[V8_CODE_BYTECODE], &bytecode) &&
+	       bytecode == f->bytecode && get_field(v, code, v->version->code_places, &table) &&
+	       type_of(v, table) == v->value[V8_TYPE_BYTES] &&
+	       v8_baseline_find(&v->memory, v->version, table, bytecode, v->value[V8_BYTECODE_DATA],
+				off, place);
+}
+
 /*
  * Read which functions a frame runs, and write them down. place: where in its bytecode, or NO_PLACE. False: it is none, or
  * has moved.
@@ -702,11 +725,13 @@ static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[
 	size_t n;
 
 	if (bytecode || !has_code(v)) {
+		if (key[1] == V8_KEY_BASELINE && !find_place(v, f, &place))
+			return false;
 		all[0] = (struct v8_inlined){ .offset = place };
 		return shared_of_frame(v, f, bytecode, &all[0].shared) &&
 		       write_functions(v, key, all, 1, err);
 	}
-	if (!find_code(v, f->pc, &data, &off))
+	if (!find_data(v, f->pc, &data, &off))
 		return false;
 	n = v->version ? v8_deopt_find(&v->memory, v->version, data, off, all) : 0;
 	if (n && write_functions(v, key, all, n, err))
@@ -752,7 +777,7 @@ static bool runs_bytecode(struct v8 *v, const struct calls_sample *s, const stru
 	if (seen && s->now < seen->again_ns)
 		return seen->known;
 	is = !is_generated(s, f->pc) || (type_of(v, f->bytecode) == v->value[V8_TYPE_BYTECODE] &&
-					 !(has_code(v) && find_code(v, f->pc, &data, &off) &&
+					 !(has_code(v) && find_data(v, f->pc, &data, &off) &&
 					   type_of(v, data) != v->value[V8_TYPE_BYTECODE]));
 	seen = v->memory.over ? NULL : calls_seen_of(&v->seen, key);
 	if (seen) {
@@ -822,9 +847,16 @@ static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64
 	seen = look_at(v, s, &f, key, NO_PLACE, err);
 	/* known: V8 has positions of this bytecode, so that each place in it has a line. */
 	key[1] = v8_key_at(f.place);
-	if (bytecode && seen && seen->known && key[1] && !*err)
+	if (!bytecode || !seen || !seen->known || *err)
+		return;
+	if (key[1]) {
 		(void)look_at(v, s, &f, key,
 			      (int32_t)(f.place >> 32) - (v->value[V8_BYTECODE_DATA] - 1), err);
+	} else if (is_generated(s, pc)) {
+		key[0] = pc;
+		key[1] = V8_KEY_BASELINE;
+		(void)look_at(v, s, &f, key, NO_PLACE, err);
+	}
 }
 
 int v8_calls(struct v8 *v, uw_read_fn read, void *ctx, const struct calls_sample *s,

@@ -86,9 +86,14 @@ bool v8_is_of(const struct v8 *v8, const uint64_t exports[V8_VALUES]);
  * A frame of interpreted code, or of the baseline compiler's, has the key { its bytecode, V8_KEY_BYTECODE }; one
  * of optimized code { its pc, V8_KEY_PC }, and all calls that were inlined there. Where V8 has a function's positions in its
  * source, a frame of interpreted code has the key { its bytecode, v8_key_at(word) }, too, with its line; word is in the slot
- * below that of the bytecode. Results as of hotspot_calls (agent/process/hotspot.h).
+ * below that of the bytecode. There, a frame of the baseline compiler's code has the key { its pc, V8_KEY_BASELINE }. Results as of hotspot_calls (agent/process/hotspot.h).
  */
-enum { V8_KEY_BYTECODE = 1, V8_KEY_PC = 2, V8_KEY_PLACE = 8 /* from this bit on */ };
+enum {
+	V8_KEY_BYTECODE = 1,
+	V8_KEY_PC = 2,
+	V8_KEY_BASELINE = 3,
+	V8_KEY_PLACE = 8 /* from this bit on */
+};
 
 /* Return the second word of the key for a place in bytecode, a small integer; 0: the word is none. */
 static inline uint64_t v8_key_at(uint64_t word)

@@ -1,4 +1,4 @@
-/* agent/process/v8_deopt.c: reads translations of V8's optimized code, and tables of source positions. */
+/* agent/process/v8_deopt.c: reads translations of V8's optimized code, and tables of places and positions. */
 #include "agent/process/v8_deopt.h"
 
 #include <string.h>
@@ -25,8 +25,12 @@ static const struct v8_deopt_version versions[] = {
 	  .builtin = { 19, 20 },
 	  .other = { 0, 6, 8, 21 },
 	  .again = -1,
+	  .bytecodes = "000001234kl101000001331112111000a22231133133b3322233333d1222222222"
+		       "22222222222222211110001114434542344klcc442222222211110cc01c0c2c122"
+		       "220002111111111111111111111131224100001001343301100000000000000000",
 	  .code_deopt = 16,
 	  .code_size = 40,
+	  .code_places = 24,
 	  .bytecode_positions = 32,
 	  .array_data = 16,
 	  .deopt_shared = 6 },
@@ -43,8 +47,12 @@ static const struct v8_deopt_version versions[] = {
 	  .builtin = { 25, 26 },
 	  .other = { 6, 8, 14, 27 },
 	  .again = 35,
+	  .bytecodes = "000001234kl101000001331112111000a22231133133b33222333d3d2222222222"
+		       "22222222222222111100011134434542344klcc442222222211110kc01c0c2c122"
+		       "220003111111111111111111111131224100001001343301100000000000000000",
 	  .code_deopt = 16,
 	  .code_size = 56,
+	  .code_places = 24,
 	  .bytecode_positions = 32,
 	  .array_data = 16,
 	  .deopt_shared = 6 },
@@ -70,7 +78,8 @@ enum {
 	DATA_FIRST = 11,
 	DATA_WORDS =
 		3, /* of each exit: place in bytecode, translation, return address of the call */
-	EXIT_BYTES = 4, /* of the code of an exit */
+	EXIT_BYTES = 4,	       /* of the code of an exit */
+	BYTECODE_PREFIXES = 4, /* the first operations of bytecode */
 };
 
 static bool is_object(uint64_t word)
@@ -345,6 +354,58 @@ size_t v8_deopt_find(struct hotspot_memory *m, const struct v8_deopt_version *ve
 	n = read_frames(&r, literals, innermost, out);
 	/* The outermost frame is that of the code's own function. */
 	return n && out[0].shared == shared && !out[0].is_builtin ? n : 0;
+}
+
+/* ---- baseline code ----------------------------------------------------------------------------- */
+
+/* Move behind an operation of bytecode. It may have a prefix, by which its operands take two or four bytes. */
+static void skip_operation(const struct v8_deopt_version *v, struct bytes *code)
+{
+	uint8_t op = next_byte(code), kind;
+	unsigned int width = 1, more = 0;
+
+	if (op < BYTECODE_PREFIXES) {
+		width = op % 2 ? 4 : 2;
+		op = next_byte(code);
+	}
+	if (op >= strlen(v->bytecodes)) {
+		code->bad = true;
+		return;
+	}
+	kind = (uint8_t)v->bytecodes[op];
+	if (kind >= 'a') {
+		more = (kind - 'a') / 8u + 1;
+		kind = (uint8_t)('0' + (kind - 'a') % 8);
+	}
+	code->at += (kind - '0') * width + more;
+	code->bad |= code->at > code->end;
+}
+
+/*
+ * src/baseline/bytecode-offset-iterator.h: the table says how many bytes of code are before those of the first operation, and
+ * then how many were made of each.
+ */
+bool v8_baseline_find(struct hotspot_memory *m, const struct v8_deopt_version *version,
+		      uint64_t table, uint64_t bytecode, int32_t first, uint64_t off, int32_t *out)
+{
+	struct bytes b = { .m = m }, code = { .m = m };
+	uint64_t begin = bytecode - 1 + (uint64_t)first, end;
+	int32_t n_table, n_code, place = -1;
+
+	if (!length_of(m, table, (int32_t)POSITIONS_MAX, &n_table) ||
+	    !length_of(m, bytecode, (int32_t)POSITIONS_MAX, &n_code))
+		return false;
+	b.at = element(table, 0);
+	b.end = b.at + (uint64_t)n_table;
+	code.at = begin;
+	code.end = begin + (uint64_t)n_code;
+	/* A return address is behind its call: it is the end at most. */
+	for (end = next_number(&b); end < off && !b.bad && !code.bad; end += next_number(&b)) {
+		place = (int32_t)(code.at - begin);
+		skip_operation(version, &code);
+	}
+	*out = place;
+	return !b.bad && !code.bad;
 }
 
 /* ---- positions -------------------------------------------------------------------------------- */

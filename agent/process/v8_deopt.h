@@ -1,6 +1,6 @@
 /*
- * agent/process/v8_deopt.h: reads which functions V8's optimized code runs at an address, and where in a source a
- * function is: from the data that V8 has for leaving optimized code, and from its tables of source positions.
+ * agent/process/v8_deopt.h: reads which functions V8's compiled code runs at an address, and where in a source a
+ * function is: from the data that V8 has for leaving optimized code, and from its tables of places and positions.
  *
  * Each call in optimized code, and each check that can fail, has a translation: a list of the frames that interpreted
  * code would have there, the outermost first, with the place of each in its bytecode (src/deoptimizer/). V8 makes
@@ -27,8 +27,13 @@ struct v8_deopt_version {
 	int8_t builtin[2]; /* a frame of one of V8's own functions, such as map */
 	int8_t other[4];   /* a frame of another kind */
 	int8_t again; /* the same as before so many times, or -1: operations are signed numbers */
-	int32_t code_deopt,
-		code_size;	    /* offsets in Code: DeoptimizationData, bytes of instructions */
+	/*
+	 * What follows the byte of each operation of bytecode. '0' and more: so many operands, which take two or four
+	 * bytes behind a prefix; 'a' and more: likewise, and one byte more; 'i' and more: two bytes more.
+	 */
+	const char *bytecodes;
+	/* Offsets in Code: DeoptimizationData, bytes of instructions, the places of baseline code. */
+	int32_t code_deopt, code_size, code_places;
 	int32_t bytecode_positions; /* offset in BytecodeArray */
 	int32_t array_data;	    /* offset of the elements */
 	int32_t deopt_shared;	    /* index in DeoptimizationData */
@@ -50,6 +55,13 @@ struct v8_inlined {
  */
 size_t v8_deopt_find(struct hotspot_memory *m, const struct v8_deopt_version *version,
 		     uint64_t data, uint64_t off, struct v8_inlined out[V8_INLINED_MAX]);
+
+/*
+ * Find the place in bytecode of an offset in the baseline compiler's code. table: the code's tagged ByteArray of places;
+ * first: where in a BytecodeArray the bytecode begins. False: it is not known.
+ */
+bool v8_baseline_find(struct hotspot_memory *m, const struct v8_deopt_version *version,
+		      uint64_t table, uint64_t bytecode, int32_t first, uint64_t off, int32_t *out);
 
 /*
  * Look up where in its script's source a place in bytecode comes from. table: a tagged ByteArray with positions. False:

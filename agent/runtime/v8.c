@@ -47,20 +47,27 @@ static bool is_same(const struct call *a, const struct call *b)
 }
 
 /*
- * Find what a frame with bytecode runs. Where in it is stored before each call of a function of JavaScript, but not before
- * all others, nor while an operation runs: then only the function is known. What is known of the place must be of the same
- * function: it may be of one that was at the same address before.
+ * Find what a frame with bytecode runs. Where in it interpreted code is, is stored before each call of a function of JavaScript,
+ * but not before all others, nor while an operation runs: then only the function is known. The pc of the baseline compiler's
+ * code tells always. What is known of the place must be of the same function: it may be of one that was at the same
+ * address before.
  */
-static size_t find_bytecode(struct runtime_stack *s, uint64_t bytecode, uint64_t place, bool called,
-			    struct call *out)
+static size_t find_bytecode(struct runtime_stack *s, const struct uw_frame *frame,
+			    const struct calls_interpreter *how, bool called, struct call *out)
 {
-	size_t n = calls_find(s->calls, bytecode, V8_KEY_BYTECODE, out, 1);
-	uint64_t key = called ? v8_key_at(place) : 0;
+	uint64_t bytecode = slot_of(s, frame, how->slots[1]);
+	uint64_t key = v8_key_at(slot_of(s, frame, (int16_t)(how->slots[1] - 1)));
 	struct call at;
+	size_t n;
 
-	if (n && key && calls_find(s->calls, bytecode, key, &at, 1) && is_same(&at, out))
+	if (!calls_find(s->calls, bytecode, V8_KEY_BYTECODE, out, 1))
+		return 0;
+	n = !key     ? calls_find(s->calls, frame->pc, V8_KEY_BASELINE, &at, 1)
+	    : called ? calls_find(s->calls, bytecode, key, &at, 1)
+		     : 0;
+	if (n && is_same(&at, out))
 		out->line = at.line;
-	return n ? 1 : 0;
+	return 1;
 }
 
 static void decode(void *state, struct runtime_stack *s)
@@ -79,8 +86,7 @@ static void decode(void *state, struct runtime_stack *s)
 			continue;
 		n = calls_find(s->calls, frame->pc, V8_KEY_PC, calls, CALLS_MAX);
 		/* Optimized code may have the bytecode in its frame, too: its outermost call is the same function. */
-		if (find_bytecode(s, slot_of(s, frame, how->slots[1]),
-				  slot_of(s, frame, (int16_t)(how->slots[1] - 1)), called, &own) &&
+		if (find_bytecode(s, frame, how, called, &own) &&
 		    !(n && n <= CALLS_MAX && is_same(&calls[n - 1], &own))) {
 			calls[0] = own;
 			n = 1;

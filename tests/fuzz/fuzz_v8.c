@@ -52,6 +52,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	set(f.bytecode, 32, bytes(positions, sizeof(positions)));
 	put_frame(20, &f, f.bytecode, 40, g.pc + (data[0] & 2 ? 16 : 0));
 	words[15] = small(53 + 7);
+	put_frame(50, &f, f.bytecode, 60, 0x1234);
+	words[45] = feedback(&f);
+	words[30] = STACK + 8 * 50;
+	words[31] = baseline(&f) + 231;
 	put_frame(40, &g, 0, 60, 0x1234);
 	heap.reads_max = data[0] & 1 ? FEW : READS_MAX;
 	for (size_t i = 1; i + 3 <= size; i += n) {

@@ -260,6 +260,41 @@ static void test_inlined(void)
 	      "what is no place");
 }
 
+static void test_baseline(void)
+{
+	static const struct {
+		uint64_t off;
+		uint32_t line; /* of place 2 at most: 2; from place 6 on: 3 */
+	} places[] = { { 20, 2 }, { 21, 2 }, { 230, 2 }, { 231, 3 }, { 265, 3 } };
+	struct function f;
+	uint64_t start, at;
+
+	begin();
+	at = script("/app.js", text("one\ntwo\nthree\nfour\n"));
+	f = function(at, text("f"), object(131, 4), 0, 4);
+	start = baseline(&f);
+	memset(words, 0, sizeof(words));
+	put_frame(20, &f, f.bytecode, 30, 0x1234);
+	words[15] = feedback(&f);
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		at = start + places[i].off;
+		look_again(at);
+		CHECK(has(f.bytecode, V8_KEY_BYTECODE, 0, 1, "f", 2) &&
+			      has(at, V8_KEY_BASELINE, 0, 1, "f", places[i].line) &&
+			      !knows(at, V8_KEY_PC),
+		      "a place in code");
+	}
+	look_again(start + 266);
+	CHECK(has(f.bytecode, V8_KEY_BYTECODE, 0, 1, "f", 2) &&
+		      !knows(start + 266, V8_KEY_BASELINE),
+	      "behind the last place");
+	put(f.bytecode - 1 + 54, 255, 1);
+	look_again(start + 231);
+	CHECK(!knows(start + 231, V8_KEY_BASELINE), "no operation");
+	calls_free(calls);
+	calls = NULL;
+}
+
 /* As V8 10.2 has it: code is in its Code, and all of a translation are signed numbers. */
 static void test_inlined_before_streams(void)
 {
@@ -356,6 +391,7 @@ int main(void)
 	test_functions();
 	test_inlined();
 	test_inlined_before_streams();
+	test_baseline();
 	test_harm();
 	return check_done();
 }
