@@ -99,6 +99,7 @@ struct script {
 	uint32_t name;	       /* offset in texts; 0: it has none */
 	uint32_t ends, n_ends; /* index in ends: where its lines end */
 	uint32_t length;       /* characters of its source: another one is another script */
+	uint32_t n_read;       /* of which so many were searched for ends of lines */
 };
 
 /* What is no frame, or could not be read. */
@@ -396,6 +397,7 @@ static void read_ends(struct v8 *v, const struct flat *source, struct script *s)
 			s->n_ends++;
 		}
 		at += some;
+		s->n_read = at;
 	}
 }
 
@@ -447,7 +449,7 @@ static uint32_t line_of(const struct v8 *v, const struct script *s, uint32_t pos
 {
 	uint32_t low = 0, high = s->n_ends;
 
-	if (!s->length || position >= s->length || position >= SOURCE_MAX)
+	if (position >= s->n_read)
 		return 0;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;

@@ -260,6 +260,23 @@ static void test_inlined(void)
 	      "what is no place");
 }
 
+static void test_source_that_cannot_be_read(void)
+{
+	uint64_t none, source;
+	struct function f;
+
+	begin();
+	none = object(131, 4);
+	source = object(2 | 8, 4);
+	put(source - 1 + 12, 40, 4);
+	set(source, 24, BASE + sizeof(heap.bytes)); /* where there is nothing */
+	f = function(script("/app.js", source), text("f"), none, 0, 7);
+	memset(words, 0, sizeof(words));
+	put_frame(20, &f, f.bytecode, 30, 0x1234);
+	look_again(0x1234);
+	CHECK(is(f.bytecode, V8_KEY_BYTECODE, "f", "/app.js", 0), "no line");
+}
+
 static void test_baseline(void)
 {
 	static const struct {
@@ -391,6 +408,7 @@ int main(void)
 	test_functions();
 	test_inlined();
 	test_inlined_before_streams();
+	test_source_that_cannot_be_read();
 	test_baseline();
 	test_harm();
 	return check_done();
