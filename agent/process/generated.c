@@ -45,6 +45,7 @@
 #define HOTSPOT_SOON   10
 #define CALLS_BURST_NS UINT64_C(2000000000) /* of the time in which frames may be looked at */
 #define STACK_MAX      (1u << 20) /* of a stack that the recording has apart from its samples */
+#define STACK_PAGE     4096u
 #define REST	       9 /* after reading, pause for this many times the time that it took */
 /*
  * All processes together are read for one part of ALL_REST + 1 of the time, of which ALL_AHEAD_NS can be used
@@ -220,6 +221,7 @@ struct memory {
 	const struct event *sample;
 	struct generated *generated;
 	const struct watch *watch; /* of the living process; NULL: read only what was recorded */
+	struct uw_space *space;	   /* of the process; NULL: not known yet */
 	bool over;		   /* the time for reading is over */
 	bool slow;		   /* the memory was slow to answer */
 	uint64_t waited_ns;	   /* for answers that were slow, together */
@@ -311,6 +313,8 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct memory *m = ctx;
 	const struct event_sample *s = &m->sample->sample;
+	const struct uw_mapping *file;
+	int err;
 
 	if ((!size || ++m->reads % READS == 0) && m->until_ns)
 		m->over |=
@@ -321,7 +325,12 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 		return 0;
 	if (m->watch)
 		return read_live(m, addr, out, size);
-	return s->read(s->read_ctx, addr, out, size);
+	err = s->read(s->read_ctx, addr, out, size);
+	/* A core lacks what is in the files that were mapped. */
+	file = err && m->space ? uw_space_resolved(m->space, addr) : NULL;
+	return file && file->object && !uw_object_read(file->object, addr - file->bias, out, size)
+		       ? 0
+		       : err;
 }
 
 /* ---- lists -------------------------------------------------------------------------------- */
@@ -802,6 +811,7 @@ static bool stack_of(const struct event_sample *s, struct uw_space *space, struc
 {
 	uint64_t sp = s->regs.value[UW_X86_64_RSP];
 	const struct uw_mapping *m;
+	size_t max;
 
 	for (uint32_t i = 0; i < s->n_regions; i++) {
 		const struct uw_region *r = &s->regions[i];
@@ -813,13 +823,24 @@ static bool stack_of(const struct event_sample *s, struct uw_space *space, struc
 			return true;
 		}
 	}
-	m = s->read ? uw_space_find(space, sp) : NULL;
-	if (!m)
+	if (!s->read)
 		return false;
+	/* A core says of its stacks only that they can be read. */
+	m = uw_space_find(space, sp);
+	max = m && m->end - sp < STACK_MAX ? m->end - sp : STACK_MAX;
 	out->addr = sp;
-	out->size = m->end - sp < STACK_MAX ? m->end - sp : STACK_MAX;
-	out->stack = *room = malloc(out->size);
-	return *room && !s->read(s->read_ctx, sp, *room, out->size);
+	out->size = 0;
+	out->stack = *room = malloc(max);
+	while (*room && out->size < max) {
+		uint64_t at = sp + out->size, piece = STACK_PAGE - at % STACK_PAGE;
+
+		if (piece > max - out->size)
+			piece = max - out->size;
+		if (s->read(s->read_ctx, at, *room + out->size, piece))
+			break;
+		out->size += piece;
+	}
+	return out->size > 0;
 }
 
 /*
@@ -883,6 +904,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	    sample->sample.compat ||
 	    processes_thread(g->processes, sample->pid, sample->tid, &thread) || !thread.generates)
 		return 0;
+	memory.space = thread.space;
 	w = watch_of(g, sample);
 	if (!w)
 		return 0;

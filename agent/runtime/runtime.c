@@ -183,8 +183,9 @@ static bool has(const struct watch *w, const struct runtime_ops *ops, const stru
 		uint64_t bias)
 {
 	for (size_t i = 0; i < w->n; i++)
-		if (w->attached[i].ops == ops && w->attached[i].serial == module->serial &&
-		    (w->attached[i].bias == bias || ops->once))
+		if (w->attached[i].ops == ops &&
+		    (ops->once ||
+		     (w->attached[i].serial == module->serial && w->attached[i].bias == bias)))
 			return true;
 	return false;
 }

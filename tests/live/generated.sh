@@ -136,5 +136,7 @@ gcore -o "$dir/core" $plain > "$dir/log" 2>&1 || fail "gcore of java"
 kill $plain
 "$offwind" unwind -q --format folded -o "$dir/text" "$dir/core.$plain" 2> "$dir/log" || fail "java's core"
 grep -q '_start;.*JavaMain;.*Spin\.hot\|clone.*JavaMain;.*Spin\.hot' "$dir/text" || fail "java's core names no method"
+"$offwind" unwind -q --format tsv -o "$dir/text" "$dir/core.$plain" 2> "$dir/log" || fail "java's core"
+awk -F '\t' '$3 == "[jvm]" && $5 == "Spin.main" && $11 > 5 && $11 < 9 { n++ } END { exit !n }' "$dir/text" || fail "java's core has no lines: $(grep Spin "$dir/text")"
 rm -f "$dir/core.$plain"
 (cd "$dir" && perf_map dump hot_outer node --perf-prof --perf-prof-unwinding-info "$dir/spin.js") || exit 1
