@@ -1,0 +1,160 @@
+/* agent/history/history_reading.h: what the files share that read a range of time into a profile. */
+#ifndef AGENT_HISTORY_HISTORY_READING_H
+#define AGENT_HISTORY_HISTORY_READING_H
+
+#include "agent/history/history_internal.h"
+
+enum { HISTORY_TYPES = 1024 }; /* sample types that a history can have */
+
+/* A row whose contents are in the profile already. */
+struct loaded {
+	int64_t row;
+	uint32_t index; /* in the profile; of labels: of their first in label_ids */
+	uint32_t n;	/* of labels */
+};
+
+struct loaded_rows {
+	struct loaded *rows;
+	size_t n, room;
+	struct uw_hash_index by_row;
+};
+
+/* What is known of a node. */
+struct node_use {
+	uint32_t location;    /* in the profile, + 1; 0: not loaded */
+	uint32_t parent : 31; /* index in the cache, + 1; 0: the node is outermost, or not loaded */
+	uint32_t found : 1;   /* parent is set */
+};
+
+/* Samples that are counted together. */
+struct sum {
+	uint64_t labels, node, time_ns;
+	uint32_t pid, tid;
+};
+
+/*
+ * Samples to be counted. What is known of their sum lies at a random place in memory; several are looked for
+ * together, so that the CPU waits for these places at the same time.
+ */
+struct pending {
+	struct sum key;
+	uint64_t hash; /* of the key, if not only the stack matters; else of nothing */
+	size_t place;  /* in stack_sums; SIZE_MAX: not known yet */
+	uint32_t n_values;
+	struct {
+		size_t type; /* index in the profile */
+		int64_t value;
+	} values[HISTORY_VALUES];
+};
+
+enum { PENDING = 32 };
+
+struct reading {
+	struct history *h;
+	const struct history_query *q;
+	struct stacks *s;
+	struct history_found *found;
+	struct history_bounds bounds;
+	bool careful; /* go through each window and its stacks before it is used: one is damaged */
+	int64_t *type_of; /* by row in types: index + 1 in the profile; 0: there is no such row */
+	size_t n_types;	  /* room of type_of */
+	struct sum *sums;
+	size_t n_sums, room_sums;
+	int64_t *values; /* n_types of the profile for each sum */
+	size_t room_values;
+	struct uw_hash_index by_sum;
+	/*
+	 * Of samples without labels and times: by index in the cache of nodes, index in sums + 1; 0:
+	 * none. They are apart from uses, so that what each group of samples asks for is small.
+	 */
+	uint32_t *stack_sums;
+	size_t n_stack_sums;
+	uint32_t sum_without_frames; /* index + 1 */
+	struct pending pending[PENDING];
+	size_t n_pending;
+	struct node_use *uses; /* as the cache of nodes */
+	size_t n_uses;
+	uint32_t *frames, *functions; /* as the caches of rows: index in the profile + 1 */
+	size_t n_frames, n_functions;
+	struct loaded_rows modules, labels;
+	uint32_t *label_ids; /* of all rows in labels */
+	size_t n_label_ids, room_label_ids;
+	struct stacks_label pid, tid, time; /* without their numbers */
+	uint32_t *ids;			    /* of one sample */
+	size_t room_ids;
+	struct {
+		const char *from, *to;
+	} file;			   /* of the last function: as it is cached, and in the profile */
+	struct stacks_line *lines; /* of one location */
+	size_t room_lines;
+};
+
+/* ---- history_sums.c: samples that are counted together ---- */
+
+/* Those of a group's samples, in the order of their times, that are counted. */
+struct sum_part {
+	uint64_t from, to, n; /* to is not included; n is how many the group has */
+	uint64_t time_ns;     /* 0: times do not matter */
+};
+
+/* Count a part of a group's samples; they are pending until history_sum_pending. -EBADMSG: a value has no type. */
+int history_sum_add(struct reading *r, const struct history_sample *g,
+		    const struct sum_part *share);
+/* Count the samples that are pending. */
+int history_sum_pending(struct reading *r);
+/* Forget what was added. */
+void history_sums_forget(struct reading *r);
+void history_sums_fini(struct reading *r);
+
+/* ---- history_load.c: what samples refer to ---- */
+
+/* Make *known large enough for an index in a cache of rows; what is new is 0. */
+int history_reserve_known(uint32_t **known, size_t *n, size_t index);
+/* Load a frame: *out is its location in the profile. */
+int history_load_frame(struct reading *r, int64_t row, uint32_t *out);
+/* Find a node in the cache, and make room for what is known of it. */
+int history_find_node(struct reading *r, int64_t row, size_t *index);
+/* Find the parent of a node, unless that was done. */
+int history_find_parent(struct reading *r, size_t index);
+/* Load the location of a node, and find its parent. */
+int history_load_node(struct reading *r, size_t index);
+/* Look whether all nodes and frames of a stack are there. -EBADMSG: they are not. */
+int history_check_stack(struct reading *r, int64_t row);
+/* Let the profile have all sample types of the history, in any order if it has some already. */
+int history_load_types(struct reading *r);
+/* Prepare the labels that have columns of their own. */
+int history_make_labels(struct reading *r);
+/* Put the labels of a sum behind the n ids that there are. */
+int history_put_labels(struct reading *r, const struct sum *sum, uint32_t *n);
+void history_load_fini(struct reading *r);
+
+/* ---- history_tree.c: the stacks in their order ---- */
+
+/* A sum and its node, to be sorted. */
+struct place {
+	uint64_t node;
+	size_t sum;
+};
+
+enum { LAST_CHILD = UINT32_MAX };
+
+/* The nodes of all sums, as a tree. All but places are by index in the cache of nodes, with 0 for none. */
+struct history_tree {
+	struct place *places;  /* by node */
+	uint32_t *first_place; /* index in places + 1 */
+	uint32_t *child,
+		*beside; /* the first child of a node, and the next one of its parent: index + 1 */
+	uint32_t outermost; /* the first node without a parent: index + 1 */
+	size_t n;	    /* room of these arrays */
+};
+
+/* Free what it has; all zero is fine. */
+void history_tree_free(struct history_tree *t);
+/* Add a sum to the profile. The n locations of its stack are in r->ids, innermost first. */
+int history_tree_add_sample(struct reading *r, size_t index, uint32_t n);
+/* Sort the sums by their nodes, and make their tree. Nothing is added to the profile but frames. */
+int history_tree_make(struct reading *r, struct history_tree *t);
+/* Add the sums of all nodes, callers before what they call: so each has the most in common with the one before. */
+int history_tree_add(struct reading *r, const struct history_tree *t);
+
+#endif

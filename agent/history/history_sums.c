@@ -1,0 +1,183 @@
+/* agent/history/history_sums.c: counts samples together, some at a time. */
+#include "agent/history/history_reading.h"
+
+#include "agent/array.h"
+#include "agent/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_sum(const struct sum *s, const struct sum *key)
+{
+	return s->labels == key->labels && s->node == key->node && s->pid == key->pid &&
+	       s->tid == key->tid && s->time_ns == key->time_ns;
+}
+
+static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
+{
+	size_t n_types = r->s->n_types;
+	int err =
+		r->n_sums < r->h->sums_max ? array_grow(r->sums, r->n_sums, r->room_sums) : -EFBIG;
+
+	if (!err)
+		err = array_reserve(r->values, (r->n_sums + 1) * n_types, r->room_values);
+	if (err)
+		return err;
+	*out = (uint32_t)r->n_sums++;
+	r->sums[*out] = *key;
+	for (size_t i = 0; i < n_types; i++)
+		r->values[*out * n_types + i] = 0;
+	return 0;
+}
+
+/* Find where the sum of samples of which only the stacks matter has its index, and read the node. */
+static int place_of_sum(struct reading *r, int64_t node, uint32_t **out)
+{
+	size_t index;
+	int err;
+
+	if (!node) {
+		*out = &r->sum_without_frames;
+		return 0;
+	}
+	err = history_node(r->h, node, &index);
+	if (!err)
+		err = history_reserve_known(&r->stack_sums, &r->n_stack_sums, index);
+	if (!err)
+		*out = &r->stack_sums[index];
+	return err;
+}
+
+/* Find or add the sum of samples of which only the stacks matter. */
+static int sum_of_stack(struct reading *r, const struct sum *key, uint32_t *out)
+{
+	uint32_t *sum;
+	size_t index;
+	int err;
+
+	if (history_node_place(r->h, (int64_t)key->node, &index) && index < r->n_stack_sums &&
+	    r->stack_sums[index]) {
+		*out = r->stack_sums[index] - 1;
+		return 0;
+	}
+	err = place_of_sum(r, (int64_t)key->node, &sum);
+	if (!err && !*sum) {
+		err = new_sum(r, key, out);
+		*sum = err ? 0 : *out + 1;
+	}
+	if (!err)
+		*out = *sum - 1;
+	return err;
+}
+
+static int sum_of_all(struct reading *r, const struct pending *p, uint32_t *out)
+{
+	int err;
+
+	*out = UW_HASH_FIND(i, &r->by_sum, p->hash, is_sum(&r->sums[i], &p->key));
+	if (*out != UW_HASH_NONE)
+		return 0;
+	err = new_sum(r, &p->key, out);
+	return err ? err : uw_hash_add(&r->by_sum, p->hash, *out);
+}
+
+/* Let the CPU fetch what the sum of samples is found by. */
+static void fetch_place(struct reading *r, struct pending *p)
+{
+	const struct sum *key = &p->key;
+
+	p->place = SIZE_MAX;
+	if (r->q->labels || r->q->times) {
+		p->hash = hash_u64(hash_u64(hash_u64(key->node, key->labels), key->time_ns),
+				   (uint64_t)key->pid << 32 | key->tid);
+		uw_hash_prefetch(&r->by_sum, p->hash);
+	} else if (key->node && history_node_place(r->h, (int64_t)key->node, &p->place) &&
+		   p->place < r->n_stack_sums) {
+		__builtin_prefetch(&r->stack_sums[p->place]);
+	} else {
+		p->place = SIZE_MAX;
+	}
+}
+
+/* Let the CPU fetch a sum that is probably the one. */
+static void fetch_sum(const struct reading *r, const struct pending *p)
+{
+	struct uw_hash_search search;
+	uint32_t at = UW_HASH_NONE;
+
+	if (p->place != SIZE_MAX)
+		at = r->stack_sums[p->place] - 1;
+	else if (r->q->labels || r->q->times)
+		at = uw_hash_first(&r->by_sum, p->hash, &search);
+	if (at == UW_HASH_NONE || !p->n_values)
+		return;
+	if (p->place == SIZE_MAX)
+		__builtin_prefetch(&r->sums[at]);
+	__builtin_prefetch(&r->values[at * r->s->n_types]);
+}
+
+/* Count the samples that are pending. */
+int history_sum_pending(struct reading *r)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < r->n_pending; i++)
+		fetch_sum(r, &r->pending[i]);
+	for (size_t i = 0; i < r->n_pending && !err; i++) {
+		const struct pending *p = &r->pending[i];
+		uint32_t at;
+
+		err = r->q->labels || r->q->times ? sum_of_all(r, p, &at)
+						  : sum_of_stack(r, &p->key, &at);
+		for (uint32_t j = 0; j < p->n_values && !err; j++) {
+			int64_t *to = &r->values[at * r->s->n_types + p->values[j].type];
+
+			*to = stacks_sum(*to, p->values[j].value);
+		}
+	}
+	r->n_pending = 0;
+	return err;
+}
+
+int history_sum_add(struct reading *r, const struct history_sample *g, const struct sum_part *share)
+{
+	struct pending *p = &r->pending[r->n_pending];
+
+	p->key = (struct sum){ .node = g->node, .time_ns = share->time_ns };
+	if (r->q->labels) {
+		p->key.labels = g->labels;
+		p->key.pid = g->pid;
+		p->key.tid = g->tid;
+	}
+	p->n_values = g->n_values;
+	for (uint32_t i = 0; i < g->n_values; i++) {
+		const struct history_value *v = &g->values[i];
+
+		if (v->type >= r->n_types || !r->type_of[v->type])
+			return -EBADMSG;
+		p->values[i].type = (size_t)r->type_of[v->type] - 1;
+		p->values[i].value = history_share(v->value, share->from, share->to, share->n);
+	}
+	fetch_place(r, p);
+	return ++r->n_pending < PENDING ? 0 : history_sum_pending(r);
+}
+
+/* Forget what was added. */
+void history_sums_forget(struct reading *r)
+{
+	r->n_sums = r->n_pending = 0;
+	r->sum_without_frames = 0;
+	if (r->n_stack_sums)
+		memset(r->stack_sums, 0, r->n_stack_sums * sizeof(*r->stack_sums));
+	uw_hash_clear(&r->by_sum);
+	*r->found = (struct history_found){ .n_windows = 0 };
+}
+
+void history_sums_fini(struct reading *r)
+{
+	free(r->sums);
+	free(r->values);
+	uw_hash_fini(&r->by_sum);
+	free(r->stack_sums);
+}
