@@ -73,6 +73,7 @@ int history_add(struct history *history, const struct stacks *stacks,
 struct history_query {
 	uint64_t from_ns, to_ns; /* since 1970; to_ns is not included */
 	bool labels;		 /* keep labels, threads and processes; else only stacks differ */
+	bool no_threads;	 /* but no threads and processes */
 	bool times;		 /* keep the time of each sample, as a label */
 	bool base;		 /* as samples of the base to compare with */
 	int64_t window;		 /* only of the window with this id; 0: of all */

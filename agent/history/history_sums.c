@@ -145,8 +145,9 @@ int history_sum_add(struct reading *r, const struct history_sample *g, const str
 	struct pending *p = &r->pending[r->n_pending];
 
 	p->key = (struct sum){ .node = g->node, .time_ns = share->time_ns };
-	if (r->q->labels) {
+	if (r->q->labels)
 		p->key.labels = g->labels;
+	if (r->q->labels && !r->q->no_threads) {
 		p->key.pid = g->pid;
 		p->key.tid = g->tid;
 	}

@@ -151,6 +151,21 @@ static int take_conditions(const struct http_request *r, struct http_reply *repl
 
 /* ---- profiles ---------------------------------------------------------------------------- */
 
+/* Return whether samples of different processes or threads must be told apart. */
+static bool needs_threads(const char *key, const struct selection *conditions)
+{
+	const char *const keys[] = { "*", "pid", "tid", "thread" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		if (key && !strcmp(key, keys[i]))
+			return true;
+		for (size_t k = 0; k < conditions->n_labels; k++)
+			if (!strcmp(conditions->labels[k].key, keys[i]))
+				return true;
+	}
+	return false;
+}
+
 /* Add the samples of a range that meet the conditions to a profile. The reply says what goes wrong. */
 static int load_range(struct api *api, const struct http_request *r, struct http_reply *reply,
 		      const struct history_query *query, const struct api_wanted *wanted,
@@ -168,6 +183,7 @@ static int load_range(struct api *api, const struct http_request *r, struct http
 		: http_fail(reply, 503, "there is no memory");
 	if (!err) {
 		asked.labels = asked.labels || c->selection.n_labels;
+		asked.no_threads = !needs_threads(wanted->key, &c->selection);
 		err = history_read(api->history, &asked, s, found);
 		if (!err)
 			err = selection_apply_to(&c->selection, s, query->base);

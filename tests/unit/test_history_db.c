@@ -820,6 +820,24 @@ static void test_damaged_files(void)
 	db_remove();
 }
 
+/* ---- less than all that there is ------------------------------------------------------------- */
+
+static void test_threads_can_be_left_out(void)
+{
+	const struct history_query q = { .to_ns = UINT64_MAX, .labels = true, .no_threads = true };
+	struct history *h = open_history(true);
+
+	add_samples(h, samples, SAMPLES, START);
+	check_read(h, &q,
+		   "comm=a f1;f2;f3; 3 36\n"
+		   "comm=b  1 15\n"
+		   "comm=b f1;f2; 1 14\n"
+		   "f4;f4;f4;f4; 1 16\n",
+		   "labels without processes and threads");
+	history_close(h);
+	db_remove();
+}
+
 static void test_paths(void)
 {
 	char *path = history_path("/var/lib/offwind/offwind.db");
@@ -854,6 +872,7 @@ int main(void)
 	test_a_damaged_window_is_left_out();
 	test_harmless_damage();
 	test_damaged_files();
+	test_threads_can_be_left_out();
 	test_paths();
 	(void)rmdir(db_folder);
 	return check_done();
