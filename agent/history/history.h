@@ -70,6 +70,9 @@ struct history_window {
 int history_add(struct history *history, const struct stacks *stacks,
 		const struct history_window *window);
 
+/* The function that stands for stacks which are too small to be told apart. */
+#define HISTORY_CUT "[smaller stacks]"
+
 struct history_query {
 	uint64_t from_ns, to_ns; /* since 1970; to_ns is not included */
 	bool labels;		 /* keep labels, threads and processes; else only stacks differ */
@@ -77,6 +80,11 @@ struct history_query {
 	bool times;		 /* keep the time of each sample, as a label */
 	bool base;		 /* as samples of the base to compare with */
 	int64_t window;		 /* only of the window with this id; 0: of all */
+	/*
+	 * Functions with less than one of so many parts of all, in their callers' place in the tree, become one with
+	 * their like, HISTORY_CUT; 0: none do. All sums are kept.
+	 */
+	uint32_t parts;
 };
 
 struct history_found {

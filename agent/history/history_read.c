@@ -139,6 +139,16 @@ static int read_windows(struct reading *r)
 	return err ? err : history_sum_pending(r);
 }
 
+/* Read the sums of all windows, and make their tree. */
+static int read_sums(struct reading *r, struct history_tree *t)
+{
+	int err = read_windows(r);
+
+	if (!err && r->q->parts)
+		err = history_cut(r);
+	return err ? err : history_tree_make(r, t);
+}
+
 /*
  * A damaged window is left out as a whole, also if only what its stacks consist of is. Looking for damage first takes as
  * long as reading, so it is only done once there is some.
@@ -146,22 +156,18 @@ static int read_windows(struct reading *r)
 static int read_samples(struct reading *r)
 {
 	struct history_tree t = { .n = 0 };
-	int err = read_windows(r);
+	int err = read_sums(r, &t);
 
-	if (!err)
-		err = history_tree_make(r, &t);
 	/* What was wrong may be in a window that is left out. */
 	if (err == -EAGAIN || err == -EBADMSG || err == -EFBIG) {
 		history_tree_free(&t);
 		t = (struct history_tree){ .n = 0 };
 		history_sums_forget(r);
 		r->careful = true;
-		err = read_windows(r);
-		if (!err)
-			err = history_tree_make(r, &t);
+		err = read_sums(r, &t);
 	}
 	for (size_t i = 0; !err && i < r->n_sums && !t.places[i].node; i++)
-		err = history_tree_add_sample(r, t.places[i].sum, 0);
+		err = history_tree_add_sample(r, t.places[i].sum, NULL, 0);
 	if (!err)
 		err = history_tree_add(r, &t);
 	history_tree_free(&t);

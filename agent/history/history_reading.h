@@ -28,7 +28,9 @@ struct node_use {
 
 /* Samples that are counted together. */
 struct sum {
-	uint64_t labels, node, time_ns;
+	uint64_t labels, time_ns;
+	uint64_t node : 63;
+	uint64_t cut : 1; /* the stacks go on below the node (history_cut) */
 	uint32_t pid, tid;
 };
 
@@ -87,6 +89,7 @@ struct reading {
 	} file;			   /* of the last function: as it is cached, and in the profile */
 	struct stacks_line *lines; /* of one location */
 	size_t room_lines;
+	uint32_t cut_location; /* HISTORY_CUT, if there are sums that are cut */
 };
 
 /* ---- history_sums.c: samples that are counted together ---- */
@@ -102,6 +105,8 @@ int history_sum_add(struct reading *r, const struct history_sample *g,
 		    const struct sum_part *share);
 /* Count the samples that are pending. */
 int history_sum_pending(struct reading *r);
+/* Count sums together that have become equal. */
+int history_sums_merge(struct reading *r);
 /* Forget what was added. */
 void history_sums_forget(struct reading *r);
 void history_sums_fini(struct reading *r);
@@ -128,6 +133,11 @@ int history_make_labels(struct reading *r);
 int history_put_labels(struct reading *r, const struct sum *sum, uint32_t *n);
 void history_load_fini(struct reading *r);
 
+/* ---- history_cut.c: the smallest stacks together ---- */
+
+/* Move sums that have less than one of query.parts of all to the first caller that has more. */
+int history_cut(struct reading *r);
+
 /* ---- history_tree.c: the stacks in their order ---- */
 
 /* A sum and its node, to be sorted. */
@@ -150,8 +160,8 @@ struct history_tree {
 
 /* Free what it has; all zero is fine. */
 void history_tree_free(struct history_tree *t);
-/* Add a sum to the profile. The n locations of its stack are in r->ids, innermost first. */
-int history_tree_add_sample(struct reading *r, size_t index, uint32_t n);
+/* Add a sum to the profile. Its stack has these n locations, outermost first. */
+int history_tree_add_sample(struct reading *r, size_t index, const uint32_t *path, uint32_t n);
 /* Sort the sums by their nodes, and make their tree. Nothing is added to the profile but frames. */
 int history_tree_make(struct reading *r, struct history_tree *t);
 /* Add the sums of all nodes, callers before what they call: so each has the most in common with the one before. */

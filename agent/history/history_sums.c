@@ -10,8 +10,14 @@
 
 static bool is_sum(const struct sum *s, const struct sum *key)
 {
-	return s->labels == key->labels && s->node == key->node && s->pid == key->pid &&
-	       s->tid == key->tid && s->time_ns == key->time_ns;
+	return s->labels == key->labels && s->node == key->node && s->cut == key->cut &&
+	       s->pid == key->pid && s->tid == key->tid && s->time_ns == key->time_ns;
+}
+
+static uint64_t hash_sum(const struct sum *s)
+{
+	return hash_u64(hash_u64(hash_u64(s->node, s->labels), s->time_ns),
+			(uint64_t)s->pid << 32 | s->tid);
 }
 
 static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
@@ -89,8 +95,7 @@ static void fetch_place(struct reading *r, struct pending *p)
 
 	p->place = SIZE_MAX;
 	if (r->q->labels || r->q->times) {
-		p->hash = hash_u64(hash_u64(hash_u64(key->node, key->labels), key->time_ns),
-				   (uint64_t)key->pid << 32 | key->tid);
+		p->hash = hash_sum(key);
 		uw_hash_prefetch(&r->by_sum, p->hash);
 	} else if (key->node && history_node_place(r->h, (int64_t)key->node, &p->place) &&
 		   p->place < r->n_stack_sums) {
@@ -144,7 +149,7 @@ int history_sum_add(struct reading *r, const struct history_sample *g, const str
 {
 	struct pending *p = &r->pending[r->n_pending];
 
-	p->key = (struct sum){ .node = g->node, .time_ns = share->time_ns };
+	p->key = (struct sum){ .node = g->node & INT64_MAX, .time_ns = share->time_ns };
 	if (r->q->labels)
 		p->key.labels = g->labels;
 	if (r->q->labels && !r->q->no_threads) {
@@ -165,6 +170,33 @@ int history_sum_add(struct reading *r, const struct history_sample *g, const str
 }
 
 /* Forget what was added. */
+int history_sums_merge(struct reading *r)
+{
+	const size_t n = r->n_sums, n_types = r->s->n_types;
+	int err = 0;
+
+	uw_hash_clear(&r->by_sum);
+	r->n_sums = 0;
+	for (size_t i = 0; i < n && !err; i++) {
+		const struct sum key = r->sums[i];
+		const uint64_t hash = hash_sum(&key);
+		uint32_t at = UW_HASH_FIND(k, &r->by_sum, hash, is_sum(&r->sums[k], &key));
+
+		if (at != UW_HASH_NONE) {
+			for (size_t t = 0; t < n_types; t++)
+				r->values[at * n_types + t] = stacks_sum(
+					r->values[at * n_types + t], r->values[i * n_types + t]);
+			continue;
+		}
+		at = (uint32_t)r->n_sums++;
+		r->sums[at] = key;
+		for (size_t t = 0; t < n_types; t++)
+			r->values[at * n_types + t] = r->values[i * n_types + t];
+		err = uw_hash_add(&r->by_sum, hash, at);
+	}
+	return err;
+}
+
 void history_sums_forget(struct reading *r)
 {
 	r->n_sums = r->n_pending = 0;

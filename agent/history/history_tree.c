@@ -7,13 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Add a sum to the profile. The n locations of its stack are in r->ids, innermost first. */
-int history_tree_add_sample(struct reading *r, size_t index, uint32_t n)
+int history_tree_add_sample(struct reading *r, size_t index, const uint32_t *path, uint32_t n)
 {
 	const struct sum *sum = &r->sums[index];
-	struct stacks_sample to = { .base = r->q->base, .n_locations = n };
-	int err = history_put_labels(r, sum, &n);
+	struct stacks_sample to = { .base = r->q->base, .n_locations = n + sum->cut };
+	int err = array_reserve(r->ids, to.n_locations, r->room_ids);
 
+	if (!err && sum->cut)
+		r->ids[0] = r->cut_location;
+	for (uint32_t i = 0; !err && i < n; i++)
+		r->ids[sum->cut + i] = path[n - 1 - i];
+	n = to.n_locations;
+	if (!err)
+		err = history_put_labels(r, sum, &n);
 	to.n_labels = n - to.n_locations;
 	return err ? err
 		   : stacks_add(r->s, &to, r->ids, to.n_labels ? r->ids + to.n_locations : NULL,
@@ -144,11 +150,7 @@ static int add_sums_of(struct reading *r, const struct history_tree *t, size_t i
 	for (size_t i = first - 1;
 	     first && !err && i < r->n_sums && t->places[i].node == t->places[first - 1].node;
 	     i++) {
-		err = array_reserve(r->ids, n, r->room_ids);
-		for (uint32_t k = 0; !err && k < n; k++)
-			r->ids[k] = path[n - 1 - k];
-		if (!err)
-			err = history_tree_add_sample(r, t->places[i].sum, n);
+		err = history_tree_add_sample(r, t->places[i].sum, path, n);
 	}
 	return err;
 }

@@ -208,7 +208,8 @@ int api_load(struct api *api, const struct http_request *r, struct http_reply *r
 		const struct history_query query = { .from_ns = out->range.from_ns,
 						     .to_ns = out->range.to_ns,
 						     .labels = wanted->key != NULL,
-						     .times = wanted->times };
+						     .times = wanted->times,
+						     .parts = wanted->parts };
 
 		err = load_range(api, r, reply, &query, wanted, out->stacks, &out->found);
 	}
@@ -241,6 +242,28 @@ static int hide_frames(const struct http_request *r, struct http_reply *reply,
 	if (err)
 		(void)api_failed(reply, err);
 	return err;
+}
+
+/* Read into how many parts the whole is cut, of which functions that have less are not told apart; 0: it is not cut. */
+static int read_cut(struct api *api, const struct http_request *r, struct http_reply *reply,
+		    uint32_t *out)
+{
+	uint64_t parts = 0;
+
+	if (api_number(r, reply, "cut", 2, 1000000, &parts))
+		return -EINVAL;
+	/* What is left after that would have other parts, or is not one whole. */
+	for (size_t i = 0; parts && i < r->n_arguments; i++) {
+		const char *key = r->arguments[i].key;
+
+		if (api->remote || api_is_label(&r->arguments[i]) || !strncmp(key, "base", 4) ||
+		    !strcmp(key, "focus") || !strcmp(key, "ignore") || !strcmp(key, "module") ||
+		    !strcmp(key, "hide"))
+			return http_fail(reply, 400, "cut is not possible with %.40s",
+					 api->remote ? "a store of many hosts" : key);
+	}
+	*out = (uint32_t)parts;
+	return 0;
 }
 
 /* Append a time to a text. */
@@ -347,13 +370,13 @@ void api_profile(struct api *api, const struct http_request *r, struct http_repl
 void api_flamegraph(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	const char *by = http_argument(r, "by"), *title = http_argument(r, "title");
+	struct api_wanted wanted = { .key = by && *by ? by : NULL };
 	struct flame *flame = NULL;
 	char base[BASE_NAME];
 	struct api_profile p;
 	int err;
 
-	if (load_both(api, r, reply, &(struct api_wanted){ .key = by && *by ? by : NULL }, &p,
-		      base))
+	if (read_cut(api, r, reply, &wanted.parts) || load_both(api, r, reply, &wanted, &p, base))
 		return;
 	err = flame_new(p.stacks, p.type, by && *by ? by : NULL, &flame);
 	if (!err) {

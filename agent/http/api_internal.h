@@ -12,6 +12,7 @@ enum { API_SECONDS_MAX = 3600 };	  /* that a request can wait for samples */
 struct api_wanted {
 	const char *key; /* of the label that tells them apart; NULL: none; "*": all labels */
 	bool times;
+	uint32_t parts; /* as history_query.parts */
 	bool no_frames; /* a store of many hosts need not give the stacks */
 };
 

@@ -34,7 +34,7 @@ static const struct {
 	{ "GET", "/", "", api_page, true },
 	{ "GET", "/debug/pprof/profile", STACKS "hide seconds format times", api_profile, false },
 	{ "GET", "/api/v1/profile", STACKS "hide format times", api_profile, true },
-	{ "GET", "/api/v1/flamegraph", STACKS BASE "hide by title", api_flamegraph, true },
+	{ "GET", "/api/v1/flamegraph", STACKS BASE "hide by title cut", api_flamegraph, true },
 	{ "GET", "/api/v1/top", STACKS BASE "hide by sort n", api_top, true },
 	{ "GET", "/api/v1/labels", POINTS "key n", api_labels, true },
 	{ "GET", "/api/v1/timeline", POINTS "step by n", api_timeline, true },

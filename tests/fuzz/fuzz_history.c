@@ -144,7 +144,9 @@ static void read_all(struct history *h, uint8_t mode, struct stacks **out)
 	const struct history_query q = { .from_ns = mode & 16 ? NOW / 2 : 0,
 					 .to_ns = mode & 32 ? NOW : UINT64_MAX,
 					 .labels = mode & LABELS,
-					 .times = mode & TIMES };
+					 .times = mode & TIMES,
+					 .no_threads = mode & 128,
+					 .parts = mode & 128 ? 3 : 0 };
 	struct history_found found;
 	struct stacks *s;
 

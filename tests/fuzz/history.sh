@@ -33,7 +33,7 @@ windows = b''.join(row(WINDOW, NOW - at, 10**10 // 4 * 4 | level, blob) + row(CO
                    for i, (at, level, blob) in enumerate(
     [(day // 100, 0, blobs[0]), (day, 0, blobs[0]), (day - 10**9, 0, blobs[0]), (3 * day, 1, blobs[1]),
      (3 * day, 0, blobs[0]), (9 * day, 2, blobs[2]), (50 * day, 0, blobs[3])]))
-for mode in range(128):
+for mode in (*range(128), *range(128, 256, 8)):
     open(f'{sys.argv[1]}/{mode}', 'wb').write(bytes([mode]) + names + windows)
 open(f'{sys.argv[1]}/small', 'wb').write(b'\x4f' + names + windows + row(BYTES, 4096, 0))
 # Equal samples that have no value.

@@ -822,6 +822,56 @@ static void test_damaged_files(void)
 
 /* ---- less than all that there is ------------------------------------------------------------- */
 
+static const struct made_sample small[] = {
+	{ START + 1000000, 5, 6, "a", 10, { 3, 2, 1 }, 3 },
+	{ START + 2000000, 5, 7, "a", 10, { 4, 2, 1 }, 3 },
+	{ START + 3000000, 5, 6, "a", 70, { 2, 1 }, 2 },
+	{ START + 4000000, 8, 8, "b", 10, { 4, 2, 1 }, 3 },
+};
+
+static void test_small_stacks_are_counted_together(void)
+{
+	struct history *h = open_history(true);
+	struct history_query q = { .to_ns = UINT64_MAX, .parts = 3 };
+
+	add_samples(h, small, 4, START);
+	history_close(h);
+	h = open_history(false);
+	/* f3 has a quarter of the samples and a tenth of the time, f4 half of the samples. */
+	check_read(h, &q,
+		   "f1;f2; 1 70\n"
+		   "f1;f2;" HISTORY_CUT "; 1 10\n"
+		   "f1;f2;f4; 2 20\n",
+		   "a third");
+	q.parts = 1;
+	check_read(h, &q, "f1;f2; 1 70\nf1;f2;" HISTORY_CUT "; 3 30\n", "all");
+	q.labels = q.no_threads = true;
+	check_read(h, &q,
+		   "comm=a f1;f2; 1 70\n"
+		   "comm=a f1;f2;" HISTORY_CUT "; 2 20\n"
+		   "comm=b f1;f2;" HISTORY_CUT "; 1 10\n",
+		   "labels stay apart");
+	q.parts = 1000000;
+	check_read(h, &q,
+		   "comm=a f1;f2; 1 70\n"
+		   "comm=a f1;f2;f3; 1 10\n"
+		   "comm=a f1;f2;f4; 1 10\n"
+		   "comm=b f1;f2;f4; 1 10\n",
+		   "nothing is too small");
+	/* With stacks that have nothing in common, their outermost functions are too small. */
+	q = (struct history_query){ .to_ns = UINT64_MAX, .parts = 2 };
+	history_close(h);
+	h = open_history(true);
+	add_samples(h,
+		    (const struct made_sample[]){ { START + 11 * SECOND, 5, 6, "a", 9, { 5 }, 1 },
+						  { START + 12 * SECOND, 5, 6, "a", 0, { 0 }, 0 } },
+		    2, START + 10 * SECOND);
+	check_read(h, &q, " 1 0\n" HISTORY_CUT "; 1 9\nf1;f2; 1 70\nf1;f2;" HISTORY_CUT "; 3 30\n",
+		   "none of a stack is left");
+	history_close(h);
+	db_remove();
+}
+
 static void test_threads_can_be_left_out(void)
 {
 	const struct history_query q = { .to_ns = UINT64_MAX, .labels = true, .no_threads = true };
@@ -872,6 +922,7 @@ int main(void)
 	test_a_damaged_window_is_left_out();
 	test_harmless_damage();
 	test_damaged_files();
+	test_small_stacks_are_counted_together();
 	test_threads_can_be_left_out();
 	test_paths();
 	(void)rmdir(db_folder);

@@ -5,6 +5,7 @@
 	const { load } = Daemon;
 	const PRESETS = [...State.FLEET ? [] : [[300, "5 min"], [900, "15 min"]], [3600, "1 h"], [21600, "6 h"], [86400, "1 d"], [604800, "7 d"], ...State.FLEET ? [[2592000, "30 d"]] : []];
 	const LIVE_S = 5; // how often a live page asks again, at least
+	const LONG_S = 7200, PARTS = 2000; // of a time as long as this, the graph first comes without what has less than one of so many parts
 	const RETRY_S = 3; // how often the page asks again when the daemon did not answer
 	const root = document.documentElement;
 
@@ -141,11 +142,16 @@
 		asked.set("graph why", why(s));
 		coming?.remove();
 		coming = null;
+		const [from, to] = State.selected(), isCut = to - from >= LONG_S && !(s.labels.length || s.base || s.hide);
 		attempt("graph", async () => {
+			let some = false; // of what is asked for is shown
 			try {
+				if (isCut)
+					arrive(await load("graph", "/api/v1/flamegraph", `${q}&cut=${PARTS}`), url);
+				some = isCut;
 				arrive(await load("graph", "/api/v1/flamegraph", q), url);
 			} catch (error) {
-				if (error.isRefused) // what is shown is not what is asked for
+				if (error.isRefused && !some) // what is shown is not what is asked for
 					frame = frame?.remove();
 				throw error;
 			}
@@ -155,6 +161,7 @@
 	// frame's request would have no token.
 	function arrive(page, url) {
 		const address = URL.createObjectURL(page), hash = hashOf(State.get());
+		coming?.remove();
 		coming = element("iframe", { src: `${address}#${hash}`, title: "Flame graph and table of functions", class: "coming", "data-hash": hash, "data-page": address, "data-url": url });
 		coming.addEventListener("load", () => URL.revokeObjectURL(address));
 		$("graph").append(coming);
