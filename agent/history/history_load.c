@@ -190,19 +190,37 @@ int history_load_frame(struct reading *r, int64_t row, uint32_t *out)
 	return 0;
 }
 
-/* Find a node in the cache, and make room for what is known of it. */
+/* Make uses as large as the cache of nodes. Most of them may never be touched: then they take no memory. */
+static int enlarge_uses(struct reading *r)
+{
+	const size_t cached = r->h->nodes.n_chunks * NODES_IN_PAGE;
+	const size_t n = cached > 2 * r->n_uses ? cached : 2 * r->n_uses;
+	struct node_use *uses = calloc(n, sizeof(*uses));
+
+	if (!uses)
+		return -ENOMEM;
+	if (r->n_uses)
+		memcpy(uses, r->uses, r->n_uses * sizeof(*uses));
+	free(r->uses);
+	r->uses = uses;
+	r->n_uses = n;
+	return 0;
+}
+
+void history_forget_nodes(struct reading *r)
+{
+	free(r->uses);
+	r->uses = NULL;
+	r->n_uses = 0;
+}
+
 int history_find_node(struct reading *r, int64_t row, size_t *index)
 {
-	size_t before = r->n_uses;
 	int err = history_node(r->h, row, index);
 
 	if (!err && *index >= UINT32_MAX >> 1)
 		err = -EFBIG;
-	if (!err)
-		err = array_reserve(r->uses, *index + 1, r->n_uses);
-	if (!err && r->n_uses > before)
-		memset(r->uses + before, 0, (r->n_uses - before) * sizeof(*r->uses));
-	return err;
+	return !err && *index >= r->n_uses ? enlarge_uses(r) : err;
 }
 
 /* Find the parent of a node, unless that was done. */
@@ -400,7 +418,7 @@ int history_put_labels(struct reading *r, const struct sum *sum, uint32_t *n)
 void history_load_fini(struct reading *r)
 {
 	free(r->type_of);
-	free(r->uses);
+	history_forget_nodes(r);
 	free(r->frames);
 	free(r->functions);
 	free_rows(&r->modules);

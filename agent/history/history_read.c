@@ -155,19 +155,17 @@ static int read_sums(struct reading *r, struct history_tree *t)
  */
 static int read_samples(struct reading *r)
 {
-	struct history_tree t = { .n = 0 };
+	struct history_tree t = { .next = NULL };
 	int err = read_sums(r, &t);
 
 	/* What was wrong may be in a window that is left out. */
 	if (err == -EAGAIN || err == -EBADMSG || err == -EFBIG) {
 		history_tree_free(&t);
-		t = (struct history_tree){ .n = 0 };
+		t = (struct history_tree){ .next = NULL };
 		history_sums_forget(r);
 		r->careful = true;
 		err = read_sums(r, &t);
 	}
-	for (size_t i = 0; !err && i < r->n_sums && !t.places[i].node; i++)
-		err = history_tree_add_sample(r, t.places[i].sum, NULL, 0);
 	if (!err)
 		err = history_tree_add(r, &t);
 	history_tree_free(&t);

@@ -19,12 +19,20 @@ struct loaded_rows {
 	struct uw_hash_index by_row;
 };
 
-/* What is known of a node. */
+/*
+ * What is known of a node, and its place in the tree of all stacks: together, as all of it is needed at about the same
+ * time, and each node lies somewhere else in memory. Nodes are told by their index in the cache + 1; 0: there is none.
+ */
 struct node_use {
 	uint32_t location;    /* in the profile, + 1; 0: not loaded */
-	uint32_t parent : 31; /* index in the cache, + 1; 0: the node is outermost, or not loaded */
+	uint32_t parent : 31; /* 0: the node is outermost, or not loaded */
 	uint32_t found : 1;   /* parent is set */
+	uint32_t sum;	      /* the first one of the node: index in sums + 1; 0: there is none */
+	uint32_t child;	      /* the first */
+	uint32_t beside; /* the next child of the parent; LAST_CHILD; 0: it is not in the tree */
 };
+
+enum { LAST_CHILD = UINT32_MAX };
 
 /* Samples that are counted together. */
 struct sum {
@@ -119,6 +127,8 @@ int history_reserve_known(uint32_t **known, size_t *n, size_t index);
 int history_load_frame(struct reading *r, int64_t row, uint32_t *out);
 /* Find a node in the cache, and make room for what is known of it. */
 int history_find_node(struct reading *r, int64_t row, size_t *index);
+/* Forget what is known of nodes. */
+void history_forget_nodes(struct reading *r);
 /* Find the parent of a node, unless that was done. */
 int history_find_parent(struct reading *r, size_t index);
 /* Load the location of a node, and find its parent. */
@@ -140,31 +150,21 @@ int history_cut(struct reading *r);
 
 /* ---- history_tree.c: the stacks in their order ---- */
 
-/* A sum and its node, to be sorted. */
-struct place {
-	uint64_t node;
-	size_t sum;
-};
-
-enum { LAST_CHILD = UINT32_MAX };
-
-/* The nodes of all sums, as a tree. All but places are by index in the cache of nodes, with 0 for none. */
+/* The stacks of all sums as a tree, which is in uses. */
 struct history_tree {
-	struct place *places;  /* by node */
-	uint32_t *first_place; /* index in places + 1 */
-	uint32_t *child,
-		*beside; /* the first child of a node, and the next one of its parent: index + 1 */
-	uint32_t outermost; /* the first node without a parent: index + 1 */
-	size_t n;	    /* room of these arrays */
+	uint32_t *next; /* by sum: the next one of its node: index in sums + 1; 0: there is none */
+	uint32_t alone; /* as next: the first sum without a node */
+	uint32_t outermost; /* the first node without a parent */
 };
 
 /* Free what it has; all zero is fine. */
 void history_tree_free(struct history_tree *t);
-/* Add a sum to the profile. Its stack has these n locations, outermost first. */
-int history_tree_add_sample(struct reading *r, size_t index, const uint32_t *path, uint32_t n);
-/* Sort the sums by their nodes, and make their tree. Nothing is added to the profile but frames. */
+/* Make the tree. Nothing is added to the profile but frames. */
 int history_tree_make(struct reading *r, struct history_tree *t);
-/* Add the sums of all nodes, callers before what they call: so each has the most in common with the one before. */
+/*
+ * Add all sums: those without a stack, then callers before what they call. So each has the most in common with the
+ * one before.
+ */
 int history_tree_add(struct reading *r, const struct history_tree *t);
 
 #endif

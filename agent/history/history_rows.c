@@ -319,6 +319,32 @@ bool history_function_place(struct history *h, int64_t id, size_t *index)
 	return place(&h->functions, &functions, id, index);
 }
 
+static int by_number(const void *a, const void *b, void *numbers) /* for qsort_r */
+{
+	const int64_t *of = numbers;
+	const int64_t x = of[*(const size_t *)a], y = of[*(const size_t *)b];
+
+	return (x > y) - (x < y);
+}
+
+int history_nodes_in_order(const struct history *h, size_t **out, size_t *n)
+{
+	const struct history_rows *r = &h->nodes;
+	size_t *pages = calloc(r->n_chunks + 1, sizeof(*pages));
+
+	if (!pages)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->n_chunks; i++)
+		pages[i] = i;
+	if (r->n_chunks)
+		qsort_r(pages, r->n_chunks, sizeof(*pages), by_number, r->numbers);
+	for (size_t i = 0; i < r->n_chunks; i++)
+		pages[i] *= NODES_IN_PAGE;
+	*out = pages;
+	*n = r->n_chunks;
+	return 0;
+}
+
 int64_t history_node_id(const struct history *h, size_t index)
 {
 	return h->nodes.numbers[index / NODES_IN_PAGE] * NODES_IN_PAGE +

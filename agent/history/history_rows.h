@@ -68,6 +68,8 @@ int history_function(struct history *h, int64_t id, size_t *index);
 bool history_node_place(struct history *h, int64_t id, size_t *index);
 bool history_frame_place(struct history *h, int64_t id, size_t *index);
 bool history_function_place(struct history *h, int64_t id, size_t *index);
+/* Give the index of the first node of each cached page, in the order of their ids. The caller frees *out. -ENOMEM. */
+int history_nodes_in_order(const struct history *h, size_t **out, size_t *n);
 /* Return the id of a cached node. */
 int64_t history_node_id(const struct history *h, size_t index);
 

@@ -204,6 +204,7 @@ void history_sums_forget(struct reading *r)
 	if (r->n_stack_sums)
 		memset(r->stack_sums, 0, r->n_stack_sums * sizeof(*r->stack_sums));
 	uw_hash_clear(&r->by_sum);
+	history_forget_nodes(r);
 	*r->found = (struct history_found){ .n_windows = 0 };
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int history_tree_add_sample(struct reading *r, size_t index, const uint32_t *path, uint32_t n)
+static int add_sample(struct reading *r, size_t index, const uint32_t *path, uint32_t n)
 {
 	const struct sum *sum = &r->sums[index];
 	struct stacks_sample to = { .base = r->q->base, .n_locations = n + sum->cut };
@@ -28,20 +28,16 @@ int history_tree_add_sample(struct reading *r, size_t index, const uint32_t *pat
 
 void history_tree_free(struct history_tree *t)
 {
-	free(t->places);
-	free(t->first_place);
-	free(t->child);
-	free(t->beside);
+	free(t->next);
 }
 
 /* Frames with ids below this one are loaded in their order, with a set of 4 MiB at most. */
 enum { ORDERED_FRAMES = 33554432 };
 
 /* Mark the frame of a node, and those of its callers up to one that is marked. */
-static int mark_frames(struct reading *r, int64_t row, uint64_t **set, size_t *n_set)
+static int mark_frames(struct reading *r, size_t index, uint64_t **set, size_t *n_set)
 {
-	size_t index;
-	int err = history_find_node(r, row, &index);
+	int err = 0;
 
 	while (!err && !r->uses[index].found) {
 		uint32_t frame = history_nodes(r->h)[index].frame;
@@ -63,19 +59,28 @@ static int mark_frames(struct reading *r, int64_t row, uint64_t **set, size_t *n
 	return err;
 }
 
+/* The nodes of the cache in the order of their ids, page by page. */
+struct pages {
+	size_t *first;
+	size_t n;
+};
+
 /*
  * Load the frames of all sums in the order of their ids. Frames that were stored together are together in
  * memory, and so are their functions; stack by stack, each is somewhere else.
  */
-static int load_frames(struct reading *r, const struct place *places)
+static int load_frames(struct reading *r, const struct pages *pages)
 {
 	uint64_t *set = NULL;
 	size_t n_set = 0;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < r->n_sums; i++)
-		if (places[i].node)
-			err = mark_frames(r, (int64_t)places[i].node, &set, &n_set);
+	for (size_t i = 0; !err && i < pages->n * NODES_IN_PAGE; i++) {
+		const size_t index = pages->first[i / NODES_IN_PAGE] + i % NODES_IN_PAGE;
+
+		if (index < r->n_uses && r->uses[index].sum)
+			err = mark_frames(r, index, &set, &n_set);
+	}
 	for (size_t i = 0; !err && i < n_set; i++)
 		for (uint64_t left = set[i]; !err && left; left &= left - 1) {
 			uint32_t ignored;
@@ -87,27 +92,20 @@ static int load_frames(struct reading *r, const struct place *places)
 	return err;
 }
 
-static int compare_places(const void *a, const void *b) /* for qsort */
-{
-	const struct place *x = a, *y = b;
-
-	return (x->node > y->node) - (x->node < y->node);
-}
-
 /* Make a node and its callers, up to one that is there, children of their callers. */
 static int add_branch(struct reading *r, struct history_tree *t, size_t index)
 {
 	int err = 0;
 
-	while (!t->beside[index]) {
+	while (!r->uses[index].beside) {
 		uint32_t parent = r->uses[index].parent;
-		uint32_t *first = parent ? &t->child[parent - 1] : &t->outermost;
+		uint32_t *first = parent ? &r->uses[parent - 1].child : &t->outermost;
 
 		if (!r->uses[index].location)
 			err = history_load_node(r, index);
 		if (err)
 			return err;
-		t->beside[index] = *first ? *first : (uint32_t)LAST_CHILD;
+		r->uses[index].beside = *first ? *first : (uint32_t)LAST_CHILD;
 		*first = (uint32_t)index + 1;
 		if (!parent)
 			break;
@@ -116,81 +114,94 @@ static int add_branch(struct reading *r, struct history_tree *t, size_t index)
 	return 0;
 }
 
-/* Make the tree. Its places are there and sorted, and what is known of nodes is in r->uses. */
-static int grow_tree(struct reading *r, struct history_tree *t)
+/* Make the tree, from the last node to the first: a child is put before those that there are. */
+static int grow_tree(struct reading *r, struct history_tree *t, const struct pages *pages)
 {
 	int err = 0;
 
-	/* Most of these arrays is never touched: not each node of the cache is one of these. */
-	t->n = r->n_uses;
-	t->first_place = calloc(t->n + 1, sizeof(*t->first_place));
-	t->child = calloc(t->n + 1, sizeof(*t->child));
-	t->beside = calloc(t->n + 1, sizeof(*t->beside));
-	if (!t->first_place || !t->child || !t->beside || r->n_sums >= UINT32_MAX)
+	for (size_t i = pages->n * NODES_IN_PAGE; !err && i-- > 0;) {
+		const size_t index = pages->first[i / NODES_IN_PAGE] + i % NODES_IN_PAGE;
+
+		if (index < r->n_uses && r->uses[index].sum)
+			err = add_branch(r, t, index);
+	}
+	return err;
+}
+
+/* Let each node have its sums, in their order. */
+static int take_sums(struct reading *r, struct history_tree *t)
+{
+	int err = 0;
+
+	if (r->n_sums >= UINT32_MAX)
+		return -EFBIG;
+	t->next = calloc(r->n_sums + 1, sizeof(*t->next));
+	if (!t->next)
 		return -ENOMEM;
-	for (size_t i = r->n_sums; !err && i-- > 0 && t->places[i].node;) {
+	for (size_t i = r->n_sums; !err && i-- > 0;) {
+		uint32_t *first = &t->alone;
 		size_t index;
 
-		err = history_find_node(r, (int64_t)t->places[i].node, &index);
-		if (err)
-			return err;
-		t->first_place[index] = (uint32_t)i + 1;
-		err = add_branch(r, t, index);
+		if (r->sums[i].node) {
+			err = history_find_node(r, (int64_t)r->sums[i].node, &index);
+			if (err)
+				break;
+			first = &r->uses[index].sum;
+		}
+		t->next[i] = *first;
+		*first = (uint32_t)i + 1;
 	}
 	return err;
 }
 
-/* Add the sums of the node whose stack has these n locations, outermost first. */
-static int add_sums_of(struct reading *r, const struct history_tree *t, size_t index,
-		       const uint32_t *path, uint32_t n)
+int history_tree_make(struct reading *r, struct history_tree *t)
 {
-	uint32_t first = t->first_place[index];
+	struct pages pages = { .n = 0 };
+	int err = take_sums(r, t);
+
+	if (!err)
+		err = history_nodes_in_order(r->h, &pages.first, &pages.n);
+	if (!err)
+		err = load_frames(r, &pages);
+	if (!err)
+		err = grow_tree(r, t, &pages);
+	free(pages.first);
+	return err;
+}
+
+/* Add a sum, and those after it of the same node, whose stack has these n locations, outermost first. */
+static int add_sums(struct reading *r, const struct history_tree *t, uint32_t sum,
+		    const uint32_t *path, uint32_t n)
+{
 	int err = 0;
 
-	for (size_t i = first - 1;
-	     first && !err && i < r->n_sums && t->places[i].node == t->places[first - 1].node;
-	     i++) {
-		err = history_tree_add_sample(r, t->places[i].sum, path, n);
-	}
+	for (; sum && !err; sum = t->next[sum - 1])
+		err = add_sample(r, sum - 1, path, n);
 	return err;
 }
 
-/* Add the sums of all nodes, callers before what they call: so each has the most in common with the one before. */
 int history_tree_add(struct reading *r, const struct history_tree *t)
 {
 	uint32_t *path = NULL, n = 0, at = t->outermost;
 	size_t room = 0;
-	int err = 0;
+	int err = add_sums(r, t, t->alone, NULL, 0);
 
 	while (at && !err) {
+		const struct node_use *node = &r->uses[at - 1];
+
 		err = array_grow(path, n, room);
 		if (err)
 			break;
-		path[n++] = r->uses[at - 1].location - 1;
-		err = add_sums_of(r, t, at - 1, path, n);
-		if (t->child[at - 1]) {
-			at = t->child[at - 1];
+		path[n++] = node->location - 1;
+		err = add_sums(r, t, node->sum, path, n);
+		if (node->child) {
+			at = node->child;
 			continue;
 		}
-		for (n--; at && t->beside[at - 1] == LAST_CHILD; n -= at != 0)
+		for (n--; at && r->uses[at - 1].beside == LAST_CHILD; n -= at != 0)
 			at = r->uses[at - 1].parent;
-		at = at ? t->beside[at - 1] : 0;
+		at = at ? r->uses[at - 1].beside : 0;
 	}
 	free(path);
 	return err;
-}
-
-/* Sort the sums by their nodes, and make their tree. Nothing is added to the profile but frames. */
-int history_tree_make(struct reading *r, struct history_tree *t)
-{
-	int err;
-
-	t->places = calloc(r->n_sums + 1, sizeof(*t->places));
-	if (!t->places)
-		return -ENOMEM;
-	for (size_t i = 0; i < r->n_sums; i++)
-		t->places[i] = (struct place){ .node = r->sums[i].node, .sum = i };
-	qsort(t->places, r->n_sums, sizeof(*t->places), compare_places);
-	err = load_frames(r, t->places);
-	return err ? err : grow_tree(r, t);
 }
