@@ -391,50 +391,61 @@ static int sort_frames(struct flame *f)
 	return err;
 }
 
-/* Order nodes by parent, then by frame. */
-static int by_parent(const void *a, const void *b, void *ctx)
+/* Order the children of a node by frame. */
+static int by_frame(const void *a, const void *b, void *ctx)
 {
 	const struct flame_node *nodes = ctx;
-	const struct flame_node *x = &nodes[*(const uint32_t *)a],
-				*y = &nodes[*(const uint32_t *)b];
+	const uint32_t x = nodes[*(const uint32_t *)a].frame, y = nodes[*(const uint32_t *)b].frame;
 
-	if (x->parent != y->parent)
-		return x->parent < y->parent ? -1 : 1;
-	return (x->frame > y->frame) - (x->frame < y->frame);
+	return (x > y) - (x < y);
 }
 
 /*
- * Sort the nodes in preorder. After sorting by parent, the children of each node are adjacent; a
- * descent from the root remembers for each node which child comes next.
+ * Put the children of each node beside each other, sorted by frame: those of node i become order[first[i]] and so on, up
+ * to order[first[i + 1]], which is not included. Most nodes have one child, which needs no sorting.
  */
+static void sort_children(const struct flame *f, uint32_t *first, uint32_t *order)
+{
+	const size_t n = f->n_nodes;
+
+	memset(first, 0, (n + 2) * sizeof(*first));
+	for (size_t i = 1; i < n; i++)
+		first[f->nodes[i].parent + 2]++;
+	for (size_t i = 1; i <= n; i++)
+		first[i + 1] += first[i];
+	/* What is in the next node's place moves up to where this node's children end, and so becomes right. */
+	for (size_t i = 1; i < n; i++)
+		order[first[f->nodes[i].parent + 1]++] = (uint32_t)i;
+	for (size_t i = 0; i < n; i++)
+		if (first[i + 1] - first[i] > 1)
+			qsort_r(order + first[i], first[i + 1] - first[i], sizeof(*order), by_frame,
+				f->nodes);
+}
+
+/* Sort the nodes in preorder. A descent from the root remembers for each node which child comes next. */
 static int sort_nodes(struct flame *f)
 {
 	size_t n = f->n_nodes;
-	uint32_t *order =
-		malloc((n + 1) * sizeof(*order)); /* all nodes but the root, sorted by parent */
-	uint32_t *next = calloc(
-		n + 2, sizeof(*next)); /* by old number: position of its next child in order */
-	uint32_t *last = calloc(n + 2, sizeof(*last));
+	uint32_t *order = malloc((n + 1) * sizeof(*order)); /* all nodes but the root */
+	uint32_t *first = malloc((n + 2) * sizeof(*first)); /* by old number, as sort_children */
+	uint32_t *taken = calloc(n + 1, sizeof(*taken));    /* by old number: children */
 	uint32_t *place = malloc((n + 1) * sizeof(*place)); /* by old number: the new number */
 	struct flame_node *sorted = malloc((n + 1) * sizeof(*sorted));
-	int err = order && next && last && place && sorted ? 0 : -ENOMEM;
+	int err = order && first && taken && place && sorted ? 0 : -ENOMEM;
 	uint32_t at = 0, done = 1;
 
 	if (err)
 		goto out;
-	for (size_t i = 1; i < n; i++)
-		order[i - 1] = (uint32_t)i;
-	qsort_r(order, n - 1, sizeof(*order), by_parent, f->nodes);
-	for (size_t i = n - 1; i-- > 0;)
-		next[f->nodes[order[i]].parent] = (uint32_t)i;
-	for (size_t i = 0; i + 1 < n; i++)
-		last[f->nodes[order[i]].parent] = (uint32_t)i + 1;
+	sort_children(f, first, order);
 	sorted[0] = f->nodes[0];
 	place[0] = 0;
 	while (done < n) {
-		if (next[at] < last[at]) {
-			uint32_t child = order[next[at]++];
+		uint32_t next = first[at] + taken[at];
 
+		if (next < first[at + 1]) {
+			uint32_t child = order[next];
+
+			taken[at]++;
 			place[child] = done;
 			sorted[done] = f->nodes[child];
 			sorted[done++].parent = place[at];
@@ -448,8 +459,8 @@ static int sort_nodes(struct flame *f)
 	sorted = NULL;
 out:
 	free(order);
-	free(next);
-	free(last);
+	free(first);
+	free(taken);
 	free(place);
 	free(sorted);
 	return err;

@@ -9,8 +9,11 @@
 static bool is_among(const char *name, const char *const *list)
 {
 	for (; *list; list++) {
-		size_t n = strlen(*list);
+		size_t n;
 
+		if (**list != *name) /* nearly all */
+			continue;
+		n = strlen(*list);
 		if ((*list)[n - 1] == '*' ? !strncmp(name, *list, n - 1) : !strcmp(name, *list))
 			return true;
 	}

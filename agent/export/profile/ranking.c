@@ -64,6 +64,11 @@ static bool is_wanted(const struct stacks *s, const struct stacks_sample *sample
 
 /* ---- by properties of frames ---------------------------------------------------- */
 
+/* The row of a function's frames in one module; row UW_HASH_NONE: none yet. */
+struct function_row {
+	uint32_t row, module;
+};
+
 /* Return the row of a frame. UW_HASH_NONE: out of memory. */
 static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struct stacks_line *line,
 			  const struct stacks_module *module)
@@ -75,6 +80,17 @@ static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struc
 	if (r->by == RANKING_SOURCE)
 		return row_id(r, *f->file ? f->file : "[unknown]", "");
 	return row_id(r, f->name, module->name);
+}
+
+/* Do the same, and remember it for the function. */
+static uint32_t known_row(struct ranking *r, const struct stacks *s, const struct stacks_line *line,
+			  uint32_t module, struct function_row *known)
+{
+	struct function_row *of = &known[line->function];
+
+	if (of->row == UW_HASH_NONE || of->module != module)
+		*of = (struct function_row){ frame_row(r, s, line, &s->modules[module]), module };
+	return of->row;
 }
 
 /* Return whether the sample has a function that is not in passed_over. */
@@ -97,14 +113,18 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 		      const struct wanted_label *only)
 {
 	uint32_t *row_of = malloc((s->n_lines + 1) * sizeof(*row_of));
+	/* A function is mostly in one module, at several addresses. */
+	struct function_row *known = malloc((s->n_functions + 1) * sizeof(*known));
 	bool *passed_over = NULL; /* by function: skipped for self */
 	size_t passing = type;	  /* skip only in samples with a value of this type */
-	int err = row_of ? 0 : -ENOMEM;
+	int err = row_of && known ? 0 : -ENOMEM;
 
 	if (!err && r->outside)
 		err = inner_functions(s, type, &passed_over, &passing);
 	if (row_of)
 		memset(row_of, 0xff, (s->n_lines + 1) * sizeof(*row_of)); /* UW_HASH_NONE */
+	if (known)
+		memset(known, 0xff, (s->n_functions + 1) * sizeof(*known));
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		const struct stacks_sample *sample = &s->samples[i];
 		int64_t value = stacks_value(s, i, type);
@@ -127,8 +147,8 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 					pass && passed_over[s->lines[l->first_line + k].function];
 
 				if (*row == UW_HASH_NONE)
-					*row = frame_row(r, s, &s->lines[l->first_line + k],
-							 &s->modules[l->module]);
+					*row = known_row(r, s, &s->lines[l->first_line + k],
+							 l->module, known);
 				if (*row == UW_HASH_NONE)
 					err = -ENOMEM;
 				else
@@ -139,6 +159,7 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 		}
 	}
 	free(passed_over);
+	free(known);
 	free(row_of);
 	return err;
 }
