@@ -119,9 +119,9 @@ bool keeper_free(struct keeper *keeper)
 	if (!keeper)
 		return true;
 	keeper_stop(keeper);
-	(void)clock_gettime(CLOCK_REALTIME, &until);
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += JOIN_S;
-	if (pthread_timedjoin_np(keeper->thread, NULL, &until))
+	if (pthread_clockjoin_np(keeper->thread, NULL, CLOCK_MONOTONIC, &until))
 		return false;
 	for (; keeper->first < keeper->n; keeper->first++) {
 		uw_object_put(keeper->line[keeper->first].object);
