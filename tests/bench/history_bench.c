@@ -2,7 +2,8 @@
  * tests/bench/history_bench.c: makes histories of busy machines, and measures how fast they are read.
  *   usage: history_bench make DB CPUS HERTZ HOURS STACKS   windows of all levels, up to now
  *          history_bench read DB HOURS                     the last hours: stacks alone, with labels
- *          history_bench ask DB HOURS                      the same by requests to the daemon, without HTTP
+ *          history_bench ask DB HOURS [FOLDER]             the same by requests to the daemon, without HTTP; the
+ *                                                          replies go to the folder
  *          history_bench keep DB                           what merging and deleting takes, by step
  *
  * Stacks are drawn with a probability of 1 / rank, which gives as many different ones in 10 s as builds
@@ -317,52 +318,74 @@ static void read_hours(const char *path, double hours)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Answer one request. */
-static void ask_once(struct api *api, const char *path, const struct http_argument *range,
-		     const char *key, const char *value)
+/* What is asked, as the page and the command do. "STEP": a column of the heat map for each pixel, at least a second. */
+static const struct {
+	const char *path, *key, *value;
+	bool first; /* by a new connection, which has read nothing yet */
+} requests[] = {
+	{ "/api/v1/timeline", NULL, NULL, true },   { "/api/v1/timeline", "by", "comm", false },
+	{ "/api/v1/timeline", "by", "pid", false }, { "/api/v1/heatmap", "step", "STEP", false },
+	{ "/api/v1/labels", "key", "comm", false }, { "/api/v1/top", NULL, NULL, true },
+	{ "/api/v1/top", "by", "comm", false },	    { "/api/v1/flamegraph", "cut", "2000", true },
+	{ "/api/v1/flamegraph", NULL, NULL, true }, { "/api/v1/flamegraph", "by", "comm", true },
+	{ "/api/v1/profile", NULL, NULL, true },
+};
+
+enum { REQUESTS = sizeof(requests) / sizeof(requests[0]) };
+
+/* Answer one request, and keep the reply if there is a folder. */
+static void ask_once(struct api *api, size_t i, const struct http_argument *range,
+		     const char *value, const char *folder)
 {
+	const char *key = requests[i].key, *path = requests[i].path;
 	struct http_request r = { .method = "GET",
 				  .path = path,
 				  .arguments = { range[0], range[1], { key, value } },
 				  .n_arguments = key ? 3 : 2,
 				  .body = "" };
-	struct http_reply reply = { .out = tmpfile() };
+	struct http_reply reply = { .out = NULL };
 	uint64_t start = now_ns(), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	char name[256];
 
+	(void)snprintf(name, sizeof(name), "%s/%zu%s", folder ? folder : "", i,
+		       strrchr(path, '/') + 1);
+	reply.out = folder ? fopen(name, "w+") : tmpfile();
 	if (!reply.out)
 		die("a reply", -ENOMEM);
 	api_answer(api, &r, &reply);
-	(void)printf("%-20s %-10s %8.1f ms, %8.1f of CPU; status %u, %.1f KiB\n", path,
-		     value ? value : "", (double)(now_ns() - start) * 1e-6,
-		     (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) * 1e-6, reply.status,
-		     (double)ftell(reply.out) / 1024);
+	(void)printf(
+		"%-20s %-6s %-6s %-6s %8.1f ms, %8.1f of CPU; status %u, %.1f KiB, peak %.0f MiB\n",
+		path, key ? key : "", value ? value : "", requests[i].first ? "first" : "again",
+		(double)(now_ns() - start) * 1e-6,
+		(double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) * 1e-6, reply.status,
+		(double)ftell(reply.out) / 1024, peak_mb());
 	(void)fclose(reply.out);
 }
 
-static void ask_hours(const char *path, double hours)
+static void ask_hours(const char *path, double hours, const char *folder)
 {
 	struct api api = { .history = NULL };
 	char from[32], to[32], step[32];
 	struct http_argument range[] = { { "from", from }, { "to", to } };
-	int err = history_open(path, false, &api.history);
-	uint64_t now;
 
-	if (err)
-		die(path, err);
-	now = history_newest(api.history);
-	(void)snprintf(from, sizeof(from), "%" PRIu64 "ns", now - (uint64_t)(hours * (double)HOUR));
-	(void)snprintf(to, sizeof(to), "%" PRIu64 "ns", now);
-	/* As the page asks: a column of the heat map for each pixel, at least a second. */
 	(void)snprintf(step, sizeof(step), "%.0f", hours > 0.33 ? hours * 3000 : 1000);
-	ask_once(&api, "/api/v1/timeline", range, NULL, NULL);
-	ask_once(&api, "/api/v1/timeline", range, "by", "comm");
-	ask_once(&api, "/api/v1/timeline", range, "by", "pid");
-	ask_once(&api, "/api/v1/heatmap", range, "step", step);
-	ask_once(&api, "/api/v1/labels", range, "key", "comm");
-	ask_once(&api, "/api/v1/top", range, NULL, NULL);
-	ask_once(&api, "/api/v1/top", range, "by", "comm");
-	ask_once(&api, "/api/v1/flamegraph", range, NULL, NULL);
-	ask_once(&api, "/api/v1/profile", range, NULL, NULL);
+	for (size_t i = 0; i < REQUESTS; i++) {
+		const bool is_step = requests[i].value && !strcmp(requests[i].value, "STEP");
+		uint64_t now;
+		int err = 0;
+
+		if (requests[i].first) {
+			history_close(api.history);
+			err = history_open(path, false, &api.history);
+		}
+		if (err)
+			die(path, err);
+		now = history_newest(api.history);
+		(void)snprintf(from, sizeof(from), "%" PRIu64 "ns",
+			       now - (uint64_t)(hours * (double)HOUR));
+		(void)snprintf(to, sizeof(to), "%" PRIu64 "ns", now);
+		ask_once(&api, i, range, is_step ? step : requests[i].value, folder);
+	}
 	history_close(api.history);
 }
 
@@ -405,8 +428,8 @@ int main(int argc, char **argv)
 		make(argv[2], strtod(argv[3], NULL), strtod(argv[4], NULL), strtod(argv[5], NULL));
 	} else if (argc == 4 && !strcmp(argv[1], "read")) {
 		read_hours(argv[2], strtod(argv[3], NULL));
-	} else if (argc == 4 && !strcmp(argv[1], "ask")) {
-		ask_hours(argv[2], strtod(argv[3], NULL));
+	} else if ((argc == 4 || argc == 5) && !strcmp(argv[1], "ask")) {
+		ask_hours(argv[2], strtod(argv[3], NULL), argv[4]);
 	} else if (argc == 3 && !strcmp(argv[1], "keep")) {
 		keep(argv[2]);
 	} else {
