@@ -667,7 +667,7 @@ static void copy_slices(struct runtimes *r, const struct watch *w, struct event_
 	memset(r->execution, 0, sizeof(*r->execution));
 	r->execution->r[PLAN_BASE] = w->base;
 	r->execution->r[PLAN_THREAD] = s->thread_pointer;
-	s->slices_end = plan_execute(r->execution, w->plan, s->read, s->read_ctx);
+	s->slices_end = (uint8_t)plan_execute(r->execution, w->plan, s->read, s->read_ctx);
 	s->slices = r->execution->slices;
 	s->n_slices = r->execution->n;
 }
