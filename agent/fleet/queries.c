@@ -89,7 +89,7 @@ static const char *columns_of(const struct query_sums *q)
 	return has_all(q) ? "stack, labels, host" : is_host(q) ? "stack, host" : "stack";
 }
 
-/* Sums by a label: the rows of samples are added up before the labels are joined. */
+/* Sums by a label: the rows of samples are added up before the labels are joined. Since 19.14, what is joined needs a name. */
 static int put_joined(FILE *sql, const struct query_sums *q, const char *first, const char *columns,
 		      const char *groups)
 {
@@ -103,8 +103,8 @@ static int put_joined(FILE *sql, const struct query_sums *q, const char *first, 
 		      columns, samples_of(q));
 	err = put_conditions(sql, q);
 	(void)fprintf(sql,
-		      " GROUP BY %s) ANY LEFT JOIN (SELECT labels, keys, vals FROM label_sets) "
-		      "USING labels GROUP BY %s",
+		      " GROUP BY %s) AS parts ANY LEFT JOIN (SELECT labels, keys, vals FROM "
+		      "label_sets) AS sets USING labels GROUP BY %s",
 		      columns, groups);
 	return err;
 }

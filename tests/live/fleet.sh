@@ -103,6 +103,9 @@ asked heatmap --from -2h | grep -q '[█▓▒░·]' || fail "the heat map"
 asked completeness --from -2h | grep -q '(whole)' || fail "completeness"
 asked sql 'SELECT count() AS hosts FROM (SELECT DISTINCT host FROM samples)' | grep -qw $hosts || fail "SQL"
 asked top --sql --from -2h --focus malloc | grep -q 'FROM samples' || fail "the queries"
+# Servers since 19.14 take a join of nameless queries for an error.
+asked labels comm --sql --from -2h | grep -q ') AS parts ANY LEFT JOIN (.*) AS sets USING' || fail "a join without names"
+asked labels comm --from -2h | grep -q 'sqlite3$' || fail "the values of a label"
 asked top --by pid 2>/dev/null && fail "processes of a fleet"
 
 echo "== the page over all hosts"
