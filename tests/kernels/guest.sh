@@ -37,7 +37,7 @@ run() { # name command…
 }
 
 tests=$(cat kernels-tests)
-for t in ${tests:-kernels/capabilities kernels/check live/stacks live/short}; do
+for t in ${tests:-kernels/capabilities kernels/check kernels/slices live/stacks live/short}; do
 	run "$t" bash "tests/$t.sh"
 done
 # If the kernel supports both forms of the programs, run the other one, too.
