@@ -98,7 +98,9 @@ enum {
 /* Return the second word of the key for a place in bytecode, a small integer; 0: the word is none. */
 static inline uint64_t v8_key_at(uint64_t word)
 {
-	return word & UINT32_MAX || word >> 63 ? 0 : V8_KEY_BYTECODE | word >> 32 << V8_KEY_PLACE;
+	return !word || word & UINT32_MAX || word >> 63
+		       ? 0
+		       : V8_KEY_BYTECODE | word >> 32 << V8_KEY_PLACE;
 }
 
 int v8_calls(struct v8 *v8, uw_read_fn read, void *ctx, const struct calls_sample *sample,
