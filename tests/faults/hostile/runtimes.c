@@ -350,7 +350,7 @@ static void jvm_changing(char **args)
 
 /* ---- V8: tools/gen-postmortem-metadata.py ------------------------------------------------------ */
 
-enum type { NO_STRING = 128, SHARED = 300, SCOPE, SCRIPT, BYTECODE, STREAM, CODE };
+enum type { NO_STRING = 128, SHARED = 300, SCOPE, SCRIPT, BYTECODE, STREAM, CODE, BYTES };
 
 #define V8(name, value) const int32_t v8dbg_##name = value
 V8(TaggedSize, 8);
@@ -387,6 +387,12 @@ V8(class_Code__deoptimization_data__FixedArray, 8);
 V8(class_FixedArray__data__uintptr_t, 16);
 V8(class_Code__bytecode_or_interpreter_data__HeapObject, 16);
 V8(DeoptimizationDataSharedFunctionInfoIndex, 2);
+V8(class_InstructionStream__instruction_start__uintptr_t, 16);
+V8(class_BytecodeArray__data__uintptr_t, 54);
+V8(type_ByteArray__BYTE_ARRAY_TYPE, BYTES);
+/* Of this version it is known where functions have their positions. */
+const int32_t v8_major __asm__("_ZN2v88internal7Version6major_E") = 11;
+const int32_t v8_minor __asm__("_ZN2v88internal7Version6minor_E") = 3;
 
 /* The kinds of strings: types below NO_STRING. */
 enum { STRING_PLAIN = 8, STRING_CONS = 9, STRING_SLICED = 11, STRING_THIN = 13 };
@@ -401,8 +407,10 @@ static volatile struct {
 		functions[OBJECTS];
 	struct object text, source;
 } heap;
-static uint64_t frames; /* where the forged frames begin */
+static uint64_t positions; /* of each function; 0: there are none */
+static uint64_t frames;	   /* where the forged frames begin */
 static size_t n_functions = 1;
+#define POSITIONS (256u << 10) /* bytes, all of them 0: of the same place */
 
 static uint64_t tagged(const volatile void *object)
 {
@@ -434,6 +442,7 @@ static void put_functions(size_t n)
 		heap.scripts[i].words[2] = tagged(&heap.text);
 		heap.scopes[i].words[4] = tagged(&heap.text);
 		heap.scopes[i].words[5] = 0;
+		heap.bytecodes[i].words[4] = positions;
 	}
 }
 
@@ -445,6 +454,8 @@ static uint64_t word_of_frames(size_t i)
 	if (!i)
 		frames = 0;
 	switch (i % 8) {
+	case 0: /* where in the bytecode: each frame elsewhere */
+		return (uint64_t)(64 + i / 8) << 32;
 	case 1:
 		return tagged(&heap.bytecodes[k]);
 	case 3:
@@ -513,15 +524,18 @@ static void v8_wild(char **args)
 	run_javascript();
 }
 
-/* 4,096 scripts of 2^31 characters, each of which ends a line. */
+/* 4,096 scripts of 2^31 characters, each of which ends a line, and positions of each that end far behind what is looked for. */
 static void v8_huge(char **args)
 {
-	uint8_t *source = memory(SOURCE);
+	uint8_t *source = memory(SOURCE), *table = memory(POSITIONS + 16);
 
 	(void)args;
 	memset(source, '\n', SOURCE);
 	put_object(&heap.text, STRING_PLAIN);
 	heap.text.words[1] = (uint64_t)UINT32_MAX << 32;
+	put_object((volatile struct object *)table, BYTES);
+	((uint64_t *)(void *)table)[1] = (uint64_t)POSITIONS << 32;
+	positions = tagged(table);
 	put_functions(OBJECTS);
 	for (size_t i = 0; i < OBJECTS; i++) {
 		volatile struct object *text = (volatile struct object *)(source + 1024 * i);
