@@ -58,8 +58,8 @@ struct calls_frame {
 	__u32 first, n; /* of its calls, the innermost first */
 };
 
-/* Limit of where a return address is kept, in bytes above the stack pointer. */
-#define CALLS_KEPT_MAX (1u << 20)
+/* Limit of where a return address is saved, in bytes above the stack pointer. */
+#define CALLS_SAVED_MAX (1u << 20)
 
 struct calls_call {
 	__u32 function, file;	/* offsets in the whole; file 0: not known */

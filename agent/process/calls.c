@@ -53,12 +53,12 @@ int calls_frame(struct calls_writer *w, uint64_t key0, uint64_t key1)
 	return 0;
 }
 
-int calls_kept(struct calls_writer *w, uint64_t pc, uint32_t kept)
+int calls_saved(struct calls_writer *w, uint64_t pc, uint32_t saved)
 {
 	int err = calls_frame(w, pc, 0);
 
 	if (!err)
-		w->frames[w->n_frames - 1].first = kept;
+		w->frames[w->n_frames - 1].first = saved;
 	return err;
 }
 
@@ -357,7 +357,7 @@ int calls_take(struct calls **out, const void *data, size_t size)
 
 		memcpy(&frame, frames + i * sizeof(frame), sizeof(frame));
 		if (frame.n ? frame.first > header.n_calls || frame.n > header.n_calls - frame.first
-			    : frame.first > CALLS_KEPT_MAX)
+			    : frame.first > CALLS_SAVED_MAX)
 			return -EBADMSG;
 		if (c->n_frames >= FRAMES_MAX || c->n_calls > 8 * FRAMES_MAX)
 			return 0;

@@ -47,8 +47,8 @@ int calls_frame(struct calls_writer *writer, uint64_t key0, uint64_t key1);
 int calls_add(struct calls_writer *writer, const struct call *call);
 /* Drop the frame that was begun last. */
 void calls_drop(struct calls_writer *writer);
-/* Add a frame whose return address was replaced by pc, and is kept this many bytes above the stack pointer. Likewise. */
-int calls_kept(struct calls_writer *writer, uint64_t pc, uint32_t kept);
+/* Add a frame whose return address was replaced by pc, and is saved this many bytes above the stack pointer. Likewise. */
+int calls_saved(struct calls_writer *writer, uint64_t pc, uint32_t saved);
 /* Return the bytes, borrowed until the next call; NULL: no memory, or no frame was written and forget not set. */
 const void *calls_finish(struct calls_writer *writer, const struct calls_interpreter *interpreter,
 			 bool forget, size_t *size);
@@ -71,7 +71,7 @@ struct calls_seen_frame {
 	uint64_t again_ns; /* it is not looked at again before this time */
 	uint64_t pause_ns; /* for the reader */
 	uint32_t serial;   /* likewise */
-	uint32_t kept;	   /* likewise */
+	uint32_t saved;	   /* likewise */
 	bool known;	   /* likewise */
 };
 

@@ -84,7 +84,7 @@ static bool look_interpreted(struct look *look, uint64_t method, uint64_t bcp)
 	return f->known;
 }
 
-static void look_kept(struct look *look, const struct hotspot_blob *b, uint32_t kept, size_t at);
+static void look_saved(struct look *look, const struct hotspot_blob *b, uint32_t saved, size_t at);
 
 /*
  * Look at a frame of compiled code, whose return address is at this offset of the stack. Where the virtual machine
@@ -102,24 +102,24 @@ static void look_compiled(struct look *look, const struct hotspot_blob *b, uint6
 	struct hotspot_call calls[HOTSPOT_CALLS_MAX];
 	const struct hotspot_method *m;
 	struct calls_seen_frame *f = calls_seen_of(&h->seen, key);
-	uint32_t kept;
+	uint32_t saved;
 	size_t n;
 
 	if (!f || (!f->known && look->sample->now < f->again_ns))
 		return;
 	if (f->known && f->serial == b->id) {
-		look_kept(look, b, f->kept, at);
+		look_saved(look, b, f->saved, at);
 		return;
 	}
-	f->kept = 0;
+	f->saved = 0;
 	n = b->native ? 0 : hotspot_scopes_read(&h->memory, &h->layout, &nmethod, pc, exact, calls);
 	if (!n && !exact && !b->native &&
-	    hotspot_scopes_kept(&h->memory, &h->layout, &nmethod, pc, &kept)) {
-		look->err = calls_kept(&h->writer, pc, kept);
+	    hotspot_scopes_saved(&h->memory, &h->layout, &nmethod, pc, &saved)) {
+		look->err = calls_saved(&h->writer, pc, saved);
 		f->known = !look->err;
 		f->serial = b->id;
-		f->kept = kept;
-		look_kept(look, b, kept, at);
+		f->saved = saved;
+		look_saved(look, b, saved, at);
 		return;
 	}
 	if (!n && (exact || b->native || !h->layout.has_scopes)) {
@@ -157,12 +157,12 @@ static uint64_t slot_of(const struct calls_sample *s, size_t at, int slot)
 	return word_at(s, at - 8 * (size_t)-slot);
 }
 
-/* Look at a frame whose return address is not the word at this offset, but kept where its stack pointer says. */
-static void look_at_kept(struct look *look, const struct hotspot_blob *b, uint32_t kept,
-			 uint64_t sp)
+/* Look at a frame whose return address is not the word at this offset, but saved where its stack pointer says. */
+static void look_at_saved(struct look *look, const struct hotspot_blob *b, uint32_t saved,
+			  uint64_t sp)
 {
 	const struct calls_sample *s = look->sample;
-	uint64_t at = sp - s->addr + kept, pc;
+	uint64_t at = sp - s->addr + saved, pc;
 
 	if (at >= s->size || s->size - at < 8)
 		return;
@@ -186,17 +186,17 @@ static bool is_interpreted(const struct look *look, size_t at)
 
 /*
  * The stack pointer of a frame is behind the return address to it, or where an interpreted frame says that its caller
- * had it. kept 0: the return address is the frame's own.
+ * had it. saved 0: the return address is the frame's own.
  */
-static void look_kept(struct look *look, const struct hotspot_blob *b, uint32_t kept, size_t at)
+static void look_saved(struct look *look, const struct hotspot_blob *b, uint32_t saved, size_t at)
 {
 	const struct calls_sample *s = look->sample;
 
-	if (!kept || at == NOWHERE)
+	if (!saved || at == NOWHERE)
 		return;
-	look_at_kept(look, b, kept, s->addr + at + 8);
+	look_at_saved(look, b, saved, s->addr + at + 8);
 	if (at >= 8 * SLOT_RETURN && is_interpreted(look, at - 8 * SLOT_RETURN))
-		look_at_kept(look, b, kept, slot_of(s, at - 8 * SLOT_RETURN, SLOT_SENDER_SP));
+		look_at_saved(look, b, saved, slot_of(s, at - 8 * SLOT_RETURN, SLOT_SENDER_SP));
 }
 
 /*

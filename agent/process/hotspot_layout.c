@@ -61,7 +61,7 @@ static const struct wanted {
 	{ "CodeBlob", "_relocation_size", HOTSPOT_RELOCATION_SIZE },
 	{ "JDK_Version", "_current", HOTSPOT_VERSION },
 	{ "JDK_Version", "_major", HOTSPOT_MAJOR },
-	{ "nmethod", "_orig_pc_offset", HOTSPOT_KEPT_PC },
+	{ "nmethod", "_orig_pc_offset", HOTSPOT_SAVED_PC },
 	{ "CompiledMethod", "_deopt_handler_begin", HOTSPOT_DEOPT_AT },
 	{ "CompiledMethod", "_deopt_mh_handler_begin", HOTSPOT_DEOPT_MH_AT },
 	{ "nmethod", "_deopt_handler_offset", HOTSPOT_DEOPT_OFFSET },
@@ -209,8 +209,8 @@ static void see_scopes(struct hotspot_memory *m, struct hotspot_layout *l)
 		(HAS_ALL(l, HOTSPOT_SCOPES_PCS_END, HOTSPOT_SCOPES_BEGIN, HOTSPOT_METADATA) ||
 		 HAS_ALL(l, HOTSPOT_IMMUTABLE, HOTSPOT_SCOPES_DATA, HOTSPOT_MUTABLE,
 			 HOTSPOT_RELOCATION_SIZE));
-	l->has_kept = l->has_scopes && l->has[HOTSPOT_KEPT_PC] &&
-		      (l->has[HOTSPOT_DEOPT_AT] || l->has[HOTSPOT_DEOPT_OFFSET]);
+	l->has_saved = l->has_scopes && l->has[HOTSPOT_SAVED_PC] &&
+		       (l->has[HOTSPOT_DEOPT_AT] || l->has[HOTSPOT_DEOPT_OFFSET]);
 }
 
 /*

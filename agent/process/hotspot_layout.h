@@ -57,7 +57,7 @@ enum hotspot_field {
 	HOTSPOT_VERSION, /* static; in older versions */
 	HOTSPOT_MAJOR,
 	/* And these for code that is no longer valid. */
-	HOTSPOT_KEPT_PC,  /* where its frames keep their return addresses */
+	HOTSPOT_SAVED_PC, /* where its frames keep their return addresses */
 	HOTSPOT_DEOPT_AT, /* what takes their place, an address, and for calls of method handles */
 	HOTSPOT_DEOPT_MH_AT,  /* these two in older versions */
 	HOTSPOT_DEOPT_OFFSET, /* and these in newer ones */
@@ -74,7 +74,7 @@ struct hotspot_layout {
 	uint64_t const_size;	    /* bytes of a ConstMethod without its bytecode; 0: not known */
 	uint64_t pc_size;	    /* bytes of a PcDesc; 0: not known */
 	bool has_lines, has_scopes; /* all that is needed for lines; for inlined calls */
-	bool has_kept;		    /* and for code that is no longer valid */
+	bool has_saved;		    /* and for code that is no longer valid */
 	uint8_t least_byte;	    /* of compressed numbers: 0, or 1 in newer versions */
 };
 

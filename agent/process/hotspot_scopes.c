@@ -4,7 +4,7 @@
 /* Limits on what a virtual machine can claim about one method. */
 #define PCS_MAX	     (1u << 20)
 #define METADATA_MAX (1u << 20)
-#define KEPT_MAX     (1u << 19) /* bytes of a frame */
+#define SAVED_MAX    (1u << 19) /* bytes of a frame */
 
 /* Where the debug information of a method is. */
 struct parts {
@@ -120,17 +120,17 @@ static uint64_t read_handler(struct hotspot_memory *m, const struct hotspot_layo
 		       : 0;
 }
 
-bool hotspot_scopes_kept(struct hotspot_memory *m, const struct hotspot_layout *l,
-			 const struct hotspot_nmethod *nmethod, uint64_t pc, uint32_t *kept)
+bool hotspot_scopes_saved(struct hotspot_memory *m, const struct hotspot_layout *l,
+			  const struct hotspot_nmethod *nmethod, uint64_t pc, uint32_t *saved)
 {
 	uint64_t off;
 
-	if (!l->has_kept ||
+	if (!l->has_saved ||
 	    (read_handler(m, l, nmethod->at, HOTSPOT_DEOPT_AT, HOTSPOT_DEOPT_OFFSET) != pc &&
 	     read_handler(m, l, nmethod->at, HOTSPOT_DEOPT_MH_AT, HOTSPOT_DEOPT_MH_OFFSET) != pc) ||
-	    !hotspot_get_number(m, nmethod->at + l->at[HOTSPOT_KEPT_PC], 4, &off) || !off ||
-	    off > KEPT_MAX)
+	    !hotspot_get_number(m, nmethod->at + l->at[HOTSPOT_SAVED_PC], 4, &off) || !off ||
+	    off > SAVED_MAX)
 		return false;
-	*kept = (uint32_t)off;
+	*saved = (uint32_t)off;
 	return true;
 }

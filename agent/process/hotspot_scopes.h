@@ -36,10 +36,10 @@ size_t hotspot_scopes_read(struct hotspot_memory *m, const struct hotspot_layout
 
 /*
  * Return whether this return address has taken the place of another: the method's code is no longer valid, and its
- * frames are given up when they are returned to (deoptimization, frame.cpp). Then *kept is where each of them keeps its
+ * frames are given up when they are returned to (deoptimization, frame.cpp). Then *saved is where each of them keeps its
  * own, in bytes above its stack pointer.
  */
-bool hotspot_scopes_kept(struct hotspot_memory *m, const struct hotspot_layout *l,
-			 const struct hotspot_nmethod *nmethod, uint64_t pc, uint32_t *kept);
+bool hotspot_scopes_saved(struct hotspot_memory *m, const struct hotspot_layout *l,
+			  const struct hotspot_nmethod *nmethod, uint64_t pc, uint32_t *saved);
 
 #endif
