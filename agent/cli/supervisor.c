@@ -86,6 +86,12 @@ static void wait_for_request(struct supervisor *s)
 			for (size_t i = 0; i < KEEPERS; i++)
 				if (requests[1 + i].revents)
 					supervisor_start_keeper(s, i);
+		} else if (s->given->live && s->keepers[STORE].channels) {
+			/*
+			 * While nobody who may write the store has it open, SQLite trusts none of the
+			 * pages that the worker has cached, and reads them again for each block.
+			 */
+			supervisor_start_keeper(s, STORE);
 		}
 		if (asked)
 			service->act(service->asked);
