@@ -425,13 +425,14 @@ bool v8_position_find(struct hotspot_memory *m, uint64_t table, int32_t offset, 
 		return false;
 	b.at = element(table, 0);
 	b.end = b.at + (uint64_t)length;
-	while (b.at < b.end) {
+	while (b.at < b.end && !b.bad) {
 		uint64_t place = next_number(&b), more = next_number(&b);
 
 		at += (int64_t)(place >> 1);
 		if (b.bad || at > offset)
 			break;
 		position += (int64_t)(more >> 1) ^ -(int64_t)(more & 1);
+		b.bad = position >> 32 != 0; /* no script is so long, and no sum too large */
 		best = position;
 	}
 	if (b.bad || best < 2 || best & 1 || best >> 1 > (1 << 30) - 1)

@@ -188,6 +188,12 @@ static void look_again(uint64_t pc)
 
 static void test_inlined(void)
 {
+	/* Place 0, three times, each 2^62 - 1 behind the position before it. */
+	static const uint8_t far_positions[] = {
+		2, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+		0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+		0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+	};
 	uint64_t none, at, key;
 	struct function outer, inner, own;
 
@@ -252,6 +258,9 @@ static void test_inlined(void)
 	CHECK(has(inner.bytecode, V8_KEY_BYTECODE, 0, 1, "inner", 2) &&
 		      has(inner.bytecode, key, 0, 1, "inner", 3),
 	      "a place in bytecode");
+	set(inner.bytecode, 32, bytes(far_positions, sizeof(far_positions)));
+	look_again(0x1234);
+	CHECK(has(inner.bytecode, key, 0, 1, "inner", 2), "positions whose sum is too large");
 	set(inner.bytecode, 32, none);
 	look_again(0x1234);
 	CHECK(has(inner.bytecode, V8_KEY_BYTECODE, 0, 1, "inner", 2) && !knows(inner.bytecode, key),
