@@ -89,6 +89,7 @@ A
 try() { # JAVA
 	local java=$1 pid
 	"$java" -version 2>&1 | head -n 1
+	rm -f "$dir/truth" # what the one before said
 	"$java" -cp "$dir" Truth wait 20000 >"$dir/truth" 2>"$dir/log" &
 	pid=$!
 	until_or_dead $pid grep -q '^done' "$dir/truth" || fail "the program that waits"
