@@ -497,6 +497,12 @@ void change_serve(struct channels *channels, const char *db)
 	if (store_open(db, &s))
 		return;
 	store_open_files(s);
+	/*
+	 * What is deleted next is looked for in the whole database. If that is mapped, each page that was read once
+	 * counts as this process's memory, up to the size of the store.
+	 */
+	if (s->db)
+		(void)db_unmap(s->db);
 	err = sandbox_is_possible() ? sandbox_enter() : 0;
 	if (err)
 		log_error("the store: giving up rights: %s", strerror(-err));
