@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # What frames of interpreted code cost: programs 50 calls deep compute; recordings with and without slices take turns.
+# The programs without slices are run by copies of the interpreters under other names, which get no plan.
 # Python's calls are of one function, of as many functions, or of as many each on a page of its own: of each function a
 # sample has words once, and pages are read once.
 # It never fails because something is slow: figures from a busy machine are poor, but for those of one pair.
@@ -75,25 +76,37 @@ eval $text;
 die $@ if $@;
 f0($n, time() + $ARGV[1]);
 PERL
-# Print the command of a program, which computes for $2 seconds.
+# Copies of the interpreters whose files have names that no runtime is known by.
+mkdir "$work/plain"
+for i in python3 php ruby perl; do
+	[ ! -e /usr/bin/$i ] || cp "$(realpath /usr/bin/$i)" "$work/plain/plain-$i"
+done
+libruby=$(ldd /usr/bin/ruby 2>/dev/null | awk '/libruby/ { print $3 }') || true
+if [ -n "$libruby" ]; then
+	cp "$(realpath "$libruby")" "$work/plain/plain.so"
+	ln -s plain.so "$work/plain/$(basename "$libruby")"
+fi
+# Print the command of a program, which computes for $2 seconds; $3: plain, or slices.
 command_of() {
+	local before=/usr/bin/
+	[ "$3" = slices ] || before="env LD_LIBRARY_PATH=$work/plain $work/plain/plain-"
 	case $1 in
-	one | many | spread) echo /usr/bin/python3 "$work/deep.py" "$depth" "$2" "$1" ;;
-	php) echo php "$work/deep.php" "$depth" "$2" ;;
-	ruby) echo ruby "$work/deep.rb" "$depth" "$2" ;;
-	perl) echo perl "$work/deep.pl" "$depth" "$2" ;;
+	one | many | spread) echo "${before}python3" "$work/deep.py" "$depth" "$2" "$1" ;;
+	php) echo "${before}php" "$work/deep.php" "$depth" "$2" ;;
+	ruby) echo "${before}ruby" "$work/deep.rb" "$depth" "$2" ;;
+	perl) echo "${before}perl" "$work/deep.pl" "$depth" "$2" ;;
 	esac
 }
 echo 1 >/proc/sys/kernel/bpf_stats_enabled
 for _ in $(seq "${TURNS:-4}"); do
 	for program in ${PROGRAMS:-one many spread php ruby perl}; do
-		command=$(command_of "$program" "${LENGTH:-3}")
+		command=$(command_of "$program" 0 slices)
 		command -v "${command%% *}" >/dev/null || continue
-		for slices in 64 32768; do
-			# shellcheck disable=SC2086 # the command's words
-			"$offwind" record -q -F "${FREQUENCY:-997}" --limit slice-bytes=$slices --stats "$work/stats" \
-				-o "$work/a.pb.gz" -- $command
-			/usr/bin/python3 - "$work/stats" "$program" $slices <<'PY'
+		for how in plain slices; do
+			# shellcheck disable=SC2046 # the command's words
+			"$offwind" record -q -F "${FREQUENCY:-997}" --stats "$work/stats" -o "$work/a.pb.gz" -- \
+				$(command_of "$program" "${LENGTH:-3}" $how)
+			/usr/bin/python3 - "$work/stats" "$program" $how <<'PY'
 import json, sys
 d = json.load(open(sys.argv[1]))
 total, program = d['total'], d['program']
@@ -120,17 +133,21 @@ for program in dict.fromkeys(row[0] for row in rows):
           sum(b[2] for a, b in pairs), ' '.join('%.2f' % x for x in more)))
 PY
 [ "${PROFILERS:-1}" = 1 ] || exit 0
-# The program is not record's own, whose CPU time would be counted with that of record.
-/usr/bin/python3 "$work/deep.py" "$depth" 600 many &
-program=$!
-sleep 1
+# Start a program that is not record's own, whose CPU time would be counted with that of record.
+begin() {
+	local words
+	read -ra words < <(command_of many 600 "$1")
+	"${words[@]}" &
+	program=$!
+	sleep 1
+}
 # Print the CPU time and the samples of a profiler, $1, that is told so by the other words.
 profile() {
 	local name=$1 seconds samples
 	shift
 	for seconds in 5 20; do
 		/usr/bin/time -f '%U %S' -o "$work/time" "${@//DURATION/$seconds}" >"$work/log" 2>&1 || { tail -n 5 "$work/log" >&2; return 1; }
-		if [ "$name" = offwind ] || [ "$name" = "without slices" ]; then
+		if [[ $name == offwind* ]]; then
 			samples=$(/usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["total"]["captured"]["samples"])' "$work/stats")
 		else # raw: a line for each stack, with its count at the end
 			samples=$(awk '{ n += $NF } END { print n + 0 }' "$work/raw")
@@ -140,9 +157,11 @@ profile() {
 	/usr/bin/awk -v name="$name" '{ used[NR] = $1 + $2; n[NR] = $3 }
 		END { printf "%-16s %5.2f %% of a CPU, %.0f samples a second\n", name, (used[2] - used[1]) / 15 * 100, (n[2] - n[1]) / 15 }' "$work/used"
 }
-record=("$offwind" record -q -F 99 --stats "$work/stats" -o "$work/a.pb.gz" -p "$program" -d DURATION --limit)
-profile "without slices" "${record[@]}" slice-bytes=64
-profile offwind "${record[@]}" slice-bytes=32768
+for how in plain slices; do
+	begin $how
+	profile offwind,$how "$offwind" record -q -F 99 --stats "$work/stats" -o "$work/a.pb.gz" -p "$program" -d DURATION
+	[ $how = slices ] || { kill "$program"; wait "$program" 2>/dev/null || true; }
+done
 if command -v py-spy >/dev/null; then
 	spy=(py-spy record --rate 99 --duration DURATION --subprocesses --format raw --output "$work/raw" --pid "$program")
 	profile py-spy "${spy[@]}"
