@@ -106,6 +106,8 @@ asked top --sql --from -2h --focus malloc | grep -q 'FROM samples' || fail "the 
 # Servers since 19.14 take a join of nameless queries for an error.
 asked labels comm --sql --from -2h | grep -q ') AS parts ANY LEFT JOIN (.*) AS sets USING' || fail "a join without names"
 asked labels comm --from -2h | grep -q 'sqlite3$' || fail "the values of a label"
+# Without the hours, 18.16 reads whole days: they are in the tables' keys.
+asked top --sql --from -2h | grep 'FROM sums\|FROM samples' | grep -qv 'toStartOfHour(time) >= .* AND toStartOfHour(time) <= ' && fail "a question reads whole days"
 asked top --by pid 2>/dev/null && fail "processes of a fleet"
 
 echo "== the page over all hosts"
