@@ -142,7 +142,7 @@
 		asked.set("graph why", why(s));
 		coming?.remove();
 		coming = null;
-		const [from, to] = State.selected(), isCut = to - from >= LONG_S && !(s.labels.length || s.base || s.hide);
+		const [from, to] = State.selected(), isCut = !State.FLEET && to - from >= LONG_S && !(s.labels.length || s.base || s.hide);
 		attempt("graph", async () => {
 			let some = false; // of what is asked for is shown
 			try {
