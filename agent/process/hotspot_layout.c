@@ -68,6 +68,7 @@ static const struct wanted {
 	{ "nmethod", "_deopt_mh_handler_offset", HOTSPOT_DEOPT_MH_OFFSET },
 };
 #define N_WANTED (sizeof(wanted) / sizeof(*wanted))
+_Static_assert(N_WANTED <= 64, "a bit for each");
 
 /* Offsets of the members of struct VMStructEntry and struct VMTypeEntry. */
 enum {
@@ -87,23 +88,23 @@ static bool is_static(enum hotspot_field field)
 	return field == HOTSPOT_HEAPS || field == HOTSPOT_CALL_RETURN || field == HOTSPOT_VERSION;
 }
 
-/* Store the offset of a field, if the field is wanted. */
-static void take_field(struct hotspot_memory *m, struct hotspot_layout *l, const char *type,
+/* Store the offset of a field, if the field is wanted. of_type: the bits of what is wanted of its type. */
+static void take_field(struct hotspot_memory *m, struct hotspot_layout *l, uint64_t of_type,
 		       const uint8_t *entry)
 {
 	char name[32], of[16];
 
 	if (!hotspot_get_text(m, hotspot_number(entry + STRUCT_FIELD, 8), name, sizeof(name)))
 		return;
-	for (size_t i = 0; i < N_WANTED; i++) {
-		enum hotspot_field field = wanted[i].field;
+	for (; of_type; of_type &= of_type - 1) {
+		const struct wanted *w = &wanted[__builtin_ctzll(of_type)];
 
-		if (strcmp(wanted[i].type, type) != 0 || strcmp(wanted[i].name, name) != 0)
+		if (strcmp(w->name, name) != 0)
 			continue;
-		l->at[field] = hotspot_number(
-			entry + (is_static(field) ? STRUCT_ADDRESS : STRUCT_OFFSET), 8);
-		l->has[field] = true;
-		if (field == HOTSPOT_FRAME_COMPLETE)
+		l->at[w->field] = hotspot_number(
+			entry + (is_static(w->field) ? STRUCT_ADDRESS : STRUCT_OFFSET), 8);
+		l->has[w->field] = true;
+		if (w->field == HOTSPOT_FRAME_COMPLETE)
 			l->short_complete =
 				hotspot_get_text(m, hotspot_number(entry + STRUCT_OF, 8), of,
 						 sizeof(of)) &&
@@ -111,20 +112,22 @@ static void take_field(struct hotspot_memory *m, struct hotspot_layout *l, const
 	}
 }
 
-static bool is_wanted(const char *type)
+/* Return a bit for each row of wanted that is of this type. */
+static uint64_t wanted_of(const char *type)
 {
+	uint64_t bits = 0;
+
 	for (size_t i = 0; i < N_WANTED; i++)
 		if (!strcmp(wanted[i].type, type))
-			return true;
-	return false;
+			bits |= UINT64_C(1) << i;
+	return bits;
 }
 
 /* Read the offsets of all wanted fields from gHotSpotVMStructs. */
 static void read_structs(struct hotspot_memory *m, struct hotspot_layout *l, uint64_t table)
 {
 	uint8_t entry[STRUCT_ENTRY];
-	uint64_t at, type, last = 0;
-	bool is = false;
+	uint64_t at, type, last = 0, of_type = 0;
 	char name[32];
 
 	if (!hotspot_get_number(m, table, 8, &at))
@@ -135,10 +138,11 @@ static void read_structs(struct hotspot_memory *m, struct hotspot_layout *l, uin
 		if (!type)
 			return;
 		if (type != last)
-			is = hotspot_get_text(m, type, name, sizeof(name)) && is_wanted(name);
+			of_type =
+				hotspot_get_text(m, type, name, sizeof(name)) ? wanted_of(name) : 0;
 		last = type;
-		if (is)
-			take_field(m, l, name, entry);
+		if (of_type)
+			take_field(m, l, of_type, entry);
 	}
 }
 
