@@ -272,19 +272,40 @@ said=$(sed -n 's/.*captured [0-9]* = unwound .* + lost \([0-9]*\).*/\1/p' "$dir/
 [ "${said:-999999}" -le "$(sqlite3 "$history" "SELECT sum(n) FROM counters WHERE what = 'lost'")" ] || fail "says that $said are lost: $(tail -n 5 "$dir/log")"
 [ "$waiting" = 0 ] || fail "$waiting that fired are not settled at the end: $(sqlite3 "$history" "SELECT window, what, reason, n FROM counters WHERE what <> 'stop'")"
 
-echo "== killed, and begun again"
+echo "== killed"
 begin
 before=$(newest)
 has_more() { [ "$(newest)" -gt "$before" ]; }
 until_or_dead $daemon has_more || fail "nothing is recorded: $(cat "$dir/log")"
 kill -KILL $daemon
 wait $daemon 2>/dev/null
-begin
-before=$(newest)
+
+echo "== begun again, while the clock is set forward and back"
+# Not this machine's: the clock that all of the daemon's processes read. Nothing is lost, and each range has what was recorded while the clock was in it.
+gcc -O1 -Wall -Werror -D_GNU_SOURCE -shared -fPIC -o "$dir/clock.so" tests/faults/preload/clock_steps.c || exit 1
+set_clock() { python3 -c 'import struct, sys; open(sys.argv[1], "r+b").write(struct.pack("q", int(sys.argv[2])))' "$dir/ahead" "$1"; } # seconds
+truncate -s 8 "$dir/ahead"
+printf '[server]\nrecord = any\n[record]\nrotate = 1\nevent = cpu-clock\nfreq = 99\n' >"$dir/short"
+before=$(newest) n_before=$(sqlite3 "$history" "SELECT count(*) FROM windows") real=$(date +%s)
+CLOCK_AHEAD=$dir/ahead LD_PRELOAD=$dir/clock.so begin
+first=$before
 until_or_dead $daemon has_more || fail "nothing is recorded after kill -9: $(cat "$dir/log")"
+for ahead in 7200 -3600 0; do
+	set_clock $ahead
+	# One window has the step in it.
+	before=$(($(newest) + 1))
+	until_or_dead $daemon has_more || fail "nothing is recorded with a clock that is $ahead s ahead: $(cat "$dir/log")"
+done
 kill -INT $daemon
 wait $daemon || fail "exit $?: $(cat "$dir/log")"
 [ "$(sqlite3 "$history" "PRAGMA integrity_check")" = ok ] || fail "the database is damaged"
+[ -z "$(sums)" ] || fail "sums of windows: $(sums)"
+sqlite3 "$history" "SELECT group_concat(id || ':' || (start_ns / 1000000000 - $real) || '-' || (end_ns / 1000000000 - $real) || ':' || n_samples, ' ') FROM windows WHERE id > $first" >"$dir/windows"
+[ "$(sqlite3 "$history" "SELECT count(*) = $n_before + max(id) - $first AND max(level) = 0 FROM windows")" = 1 ] || fail "windows were merged or deleted: $(cat "$dir/windows")"
+[ "$(sqlite3 "$history" "SELECT sum(n * (what = 'waiting')), sum(n * (what = 'lost')) FROM counters WHERE window > $first")" = "0|0" ] || fail "samples are lost: $(sqlite3 "$history" "SELECT * FROM counters WHERE window > $first AND what IN ('waiting', 'lost')")"
+for ahead in 7200 -3600 0; do
+	"$offwind" report --from $((real + ahead - 1)) --to $((real + ahead + 300)) -n 0 "$history" >"$dir/rows" 2>&1 && grep -q ' prog .*hot' "$dir/rows" || fail "what ran with a clock that was $ahead s ahead: $(cat "$dir/windows" "$dir/rows")"
+done
 
 echo "== settings"
 config() { # exit code, text of the error, settings
