@@ -181,7 +181,10 @@ static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
 	live_selected_fork(&live->selected, pid, parent);
 }
 
-/* Report the path of a cgroup before its first sample. */
+/*
+ * Report the path of a cgroup before its first sample. That may be one of another CPU's ring, which is read later: so the
+ * event has the time of what was delivered last, not that of the sample at hand.
+ */
 static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
 {
 	struct event event = { .type = EVENT_CGROUP, .time_ns = time_ns, .cgroup = { .id = id } };
@@ -190,6 +193,8 @@ static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
 
 	if (!live->cgroup_paths || !id)
 		return 0;
+	if (live->last_ns && live->last_ns < time_ns)
+		event.time_ns = live->last_ns;
 	err = live_cgroup_path_once(live->cgroup_paths, id, path, sizeof(path));
 	if (err) /* without a path, samples have the cgroup's id only */
 		return err == -ENOMEM ? err : 0;
