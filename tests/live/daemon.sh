@@ -272,11 +272,62 @@ said=$(sed -n 's/.*captured [0-9]* = unwound .* + lost \([0-9]*\).*/\1/p' "$dir/
 [ "${said:-999999}" -le "$(sqlite3 "$history" "SELECT sum(n) FROM counters WHERE what = 'lost'")" ] || fail "says that $said are lost: $(tail -n 5 "$dir/log")"
 [ "$waiting" = 0 ] || fail "$waiting that fired are not settled at the end: $(sqlite3 "$history" "SELECT window, what, reason, n FROM counters WHERE what <> 'stop'")"
 
-echo "== killed"
+echo "== 10,000 containers, and killed"
+# A process in each calls a function that is probed, once, and ends. Its sample has the labels of its own container.
+[ -n "$group" ] && mkdir "$group/offwind-$$.slice" || group=
+containers=$BUILD/tests/live/containers N=10000
+[ -z "$group" ] || printf 'uprobe = %s:mark\n' "$containers" >>"$dir/short"
 begin
 before=$(newest)
-has_more() { [ "$(newest)" -gt "$before" ]; }
+has_more() { [ "$(newest)" -gt "$before" ] && is_ready; }
 until_or_dead $daemon has_more || fail "nothing is recorded: $(cat "$dir/log")"
+if [ -n "$group" ]; then
+	mkfifo "$dir/end"
+	resident() { metric 'offwind_resident_bytes\{role="worker"\}'; }
+	least=$(resident)
+	"$containers" "$group/offwind-$$.slice" $N <"$dir/end" >"$dir/truth" & containers=$!
+	exec 9>"$dir/end"
+	all_ran() { [ "$(wc -l <"$dir/truth")" = $N ]; }
+	WAIT_MAX=100 until_or_dead $containers all_ran || fail "the containers: $(tail -n 1 "$dir/truth")"
+	get "/debug/pprof/profile?seconds=1" >"$dir/reply" # ends the window
+	python3 - "$socket" "$dir/truth" $N <<-'PY' || fail "labels of containers: $(cat "$dir/log")"
+		import http.client, json, socket, sys, time
+		class Local(http.client.HTTPConnection):
+		    def connect(self):
+		        self.sock = socket.socket(socket.AF_UNIX)
+		        self.sock.connect(sys.argv[1])
+		c = Local('localhost')
+		def ask(path):
+		    began = time.monotonic()
+		    c.request('GET', path)
+		    reply = json.loads(c.getresponse().read())
+		    print('%s: %.0f ms' % (path, 1000 * (time.monotonic() - began)))
+		    return reply
+		truth, n = dict(line.split() for line in open(sys.argv[2])), int(sys.argv[3])
+		mine = [s['labels'] for s in ask('/api/v1/samples?n=10000&type=mark&from=-10m')['samples']]
+		got = {str(l['pid']): l.get('container_id') for l in mine}
+		wrong = [(pid, id, truth.get(pid)) for pid, id in got.items() if truth.get(pid) != id]
+		# What was lost is counted; what is there has the right labels.
+		counters = ask('/api/v1/counters?from=-10m')
+		lost = sum(counters.get('lost', {}).values())
+		print(len(got), 'containers', lost, 'lost')
+		assert not wrong, wrong[:3]
+		assert len(got) == len(mine) and len(got) + lost >= n and len(got) > 0.99 * n, (len(got), len(mine), lost)
+		assert all(l['container_runtime'] == 'docker' for l in mine)
+		values = ask('/api/v1/labels?key=container_id&type=mark&n=20000&from=-10m')
+		assert len([v for v in values['values'] if v['value']]) == len(got), len(values['values'])
+		one = next(iter(got.values()))
+		assert ask('/api/v1/top?type=mark&from=-10m&container_id=' + one)['value'] == 1
+		series = ask('/api/v1/timeline?by=container_id&type=mark&from=-10m&step=1000')['series']
+		assert sum(sum(s['values']) for s in series) == len(got), len(series)
+	PY
+	used=$(resident)
+	echo "the worker: $least bytes, then $used"
+	[ $((${used%.*} - ${least%.*})) -lt $((256 << 20)) ] || fail "the worker took $least bytes, and $used with $N containers"
+	exec 9>&-
+	wait $containers || fail "the cgroups"
+	rmdir "$group/offwind-$$.slice"
+fi
 kill -KILL $daemon
 wait $daemon 2>/dev/null
 
