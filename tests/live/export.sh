@@ -214,7 +214,6 @@ others() {
 	cat >>"$dir/conf" <<-END
 		[export parca]
 		url = http://127.0.0.1:${port[parca]}
-		timeout = 5
 		debuginfo = yes
 		[export pyroscope]
 		url = http://127.0.0.1:${port[old]}
@@ -233,11 +232,11 @@ others() {
 	END
 	begin
 	warm_up parca
-	faults parca parca <<<'busy busy'
+	# Before a fault: a file that cannot be sent is tried again after an hour.
 	id=$(readelf -n "$program" | sed -n 's/.*Build ID: //p') sha=$(sha256sum "$program" | cut -d' ' -f1)
 	has_file() { control parca stats | grep -q "\"$id\":\"$sha\""; }
 	until_or_dead $daemon has_file || fail "the program is not there: $(grep parca "$dir/log") $(control parca stats)"
-	none_refused parca
+	faults parca parca <<<'busy busy'
 	same_as_report parca
 
 	# Certificates.
@@ -250,7 +249,7 @@ others() {
 	end
 
 	# Pyroscope does not get what is older than an hour.
-	sqlite3 "$history" "UPDATE windows SET start_ns = start_ns - 4000000000000, end_ns = end_ns - 4000000000000 WHERE id = (SELECT max(id) FROM windows)"
+	sqlite3 -cmd '.timeout 10000' "$history" "UPDATE windows SET start_ns = start_ns - 4000000000000, end_ns = end_ns - 4000000000000 WHERE id = (SELECT max(id) FROM windows)" || fail "the history cannot be changed"
 	control old behave=ok
 	begin
 	until_or_dead $daemon drops pyroscope old || fail "an old window is sent"
