@@ -97,7 +97,7 @@ try() { # JAVA
 	kill $pid
 	awk -f "$dir/waiting.awk" "$dir/truth" "$dir/pid.tsv" || fail "waiting threads"
 
-	"$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- "$java" -cp "$dir" Truth 200000 2>"$dir/log" || fail "record"
+	"$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- "$java" -cp "$dir" Truth 300000 2>"$dir/log" || fail "record"
 	"$offwind" unwind -q --format tsv -o "$dir/a.tsv" "$dir/a.owc" 2>"$dir/log" || fail "unwind"
 	awk -f "$dir/computing.awk" "$source" "$dir/a.tsv" || fail "computing"
 	"$offwind" unwind -q --format folded -o "$dir/later" "$dir/a.owc" 2>"$dir/log" || fail "folded"
@@ -113,7 +113,7 @@ try() { # JAVA
 			print same " of " n " samples are the same elsewhere"; exit !(same >= n - n / 33) }' "$dir/a.tsv" "$dir/b.tsv" || fail "elsewhere they differ"
 
 	# Captured alone, nothing is walked while it is recorded, but all is read that a walk will need.
-	"$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "$java" -cp "$dir" Truth 200000 2>"$dir/log" || fail "record --raw"
+	"$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "$java" -cp "$dir" Truth 300000 2>"$dir/log" || fail "record --raw"
 	"$offwind" unwind -q --format tsv -o "$dir/c.tsv" "$dir/c.owc" 2>"$dir/log" || fail "unwind --raw"
 	awk -f "$dir/computing.awk" "$source" "$dir/c.tsv" || fail "computing, captured alone"
 }
