@@ -93,11 +93,27 @@ def read_ours(path):
             threads[tid], stop[tid] = [], 'root'
         m = re.match(r'\t *([0-9a-f]+) (.*)', line)
         if m:
-            threads[tid].append(None if m.group(2).endswith('([v8])') else int(m.group(1), 16))
+            threads[tid].append(None if m.group(2).endswith('])') else int(m.group(1), 16))
         m = re.match(r'# stop: (\S+)', line)
         if m:
             stop[tid] = m.group(1)
     return threads, stop
+
+
+def only_native(mine, known):
+    """Return the native frames. Interpreted ones (None) stand between them, or each in the place of one that known has."""
+    out, run = [], 0
+    for pc in mine:
+        if pc is None:
+            run += 1
+            continue
+        places = known[len(out):len(out) + run + 1]
+        if run and pc in places:
+            out += places[:places.index(pc)]
+        run = 0
+        out.append(pc)
+    rest = known[len(out):]
+    return out + rest if run and len(rest) <= run else out
 
 
 def sound(code, frames, start):
@@ -172,14 +188,18 @@ go = go_frames(pid, code)
 bad = frames = 0
 classes = collections.Counter()
 read = {way: read_ours('%s/ours.%s' % (folder, way)) for way in ('live', 'core')}
-# In a process, a frame of JavaScript stands in place of the native one whose pc the core tells.
+peers_of = {way: {peer: read_peer('%s/%s.%s' % (folder, peer, way)) for peer in ('eu', 'gdb')} for way in ('live', 'core')}
+# JavaScript of a process, and interpreted code of a core, stands in the place of native frames.
 for tid, mine in read['live'][0].items():
-    core = read['core'][0].get(tid, [])
-    mine[:] = [pc if pc is not None else core[i] if len(core) == len(mine) else 0 for i, pc in enumerate(mine)]
+    if None in mine:
+        ways = [only_native(mine, peers_of['live'][peer].get(tid, [])) for peer in ('gdb', 'eu')]
+        mine[:] = max(ways, key=len)
+for tid, mine in read['core'][0].items():
+    mine[:] = only_native(mine, read['live'][0].get(tid, []))
 ours = {}
 for way in ('live', 'core'):
     ours[way], stop = read[way]
-    peers = {peer: read_peer('%s/%s.%s' % (folder, peer, way)) for peer in ('eu', 'gdb')}
+    peers = peers_of[way]
     for peer, theirs in peers.items():
         other = peers['gdb' if peer == 'eu' else 'eu']
         if not theirs or set(theirs) != set(ours[way]):

@@ -50,23 +50,20 @@ end() {
 	kill $daemon
 	wait $daemon
 }
-# Write what a receiver has to $dir/NAME.received, and what report says of the same time to $dir/NAME.asked.
-ask_report() { # NAME
+# Return whether a receiver has what report says of the same time, which a filter may change.
+is_as_reported() { # NAME [FILTER]
 	local from to
 	control "$1" folded=samples >"$dir/$1.folded"
 	read -r _ from to <"$dir/$1.folded"
 	tail -n +2 "$dir/$1.folded" | LC_ALL=C sort >"$dir/$1.received"
-	"$offwind" query profile --url "unix:$socket" --from "${from}ns" --to "${to}ns" -o "$dir/$1.pb.gz" 2>"$dir/$1.err" || fail "query: $(cat "$dir/$1.err")"
-	"$offwind" report --format folded "$dir/$1.pb.gz" 2>/dev/null | LC_ALL=C sort >"$dir/$1.asked"
+	"$offwind" query profile --url "unix:$socket" --from "${from}ns" --to "${to}ns" -o "$dir/$1.pb.gz" 2>"$dir/$1.err" || return
+	"$offwind" report --format folded "$dir/$1.pb.gz" 2>/dev/null | ${2:-cat} | LC_ALL=C sort >"$dir/$1.asked"
+	[ -s "$dir/$1.asked" ] && diff "$dir/$1.received" "$dir/$1.asked" >"$dir/$1.diff"
 }
-compare() { # NAME
-	diff "$dir/$1.received" "$dir/$1.asked" >"$dir/$1.diff" || fail "$1: other stacks: $(head -n 4 "$dir/$1.diff" | cut -c1-300)"
-	[ -s "$dir/$1.asked" ] || fail "$1: no stacks"
-}
-# What a receiver has is what report says of the same time, sample by sample.
-same_as_report() { # NAME
-	ask_report "$1"
-	compare "$1"
+# What a receiver has is what report says, sample by sample. A sample that came late is in the window after its time: until
+# this one was sent, report has one more.
+same_as_report() { # NAME [FILTER]
+	WAIT_MAX=60 until_or_dead $daemon is_as_reported "$@" || fail "$1: other stacks: $(cat "$dir/$1.err"; head -n 4 "$dir/$1.diff" | cut -c1-300)"
 }
 # Wait for the first windows, and forget them: names are not found until debug information is read, and the history then has other ones.
 warm_up() { # NAME
@@ -176,6 +173,9 @@ otlp_by_grpc() {
 	grep -q 'refused: gRPC status 3: nobody wants ümlauts' "$dir/log" || fail "why: $(tail -n 3 "$dir/log")"
 }
 
+# Stacks without the name of the thread in front.
+without_threads() { sed 's/^[^;]*;//' | awk '{ n = $NF; sub(/ [^ ]*$/, ""); sum[$0] += n } END { for (s in sum) print s, sum[s] }'; }
+
 pyroscope() {
 	warm_up pyroscope
 	faults pyroscope pyroscope <<-END
@@ -183,11 +183,7 @@ pyroscope() {
 		hang timeout
 		page reply
 	END
-	ask_report pyroscope
-	# Without the name of the thread in front.
-	sed 's/^[^;]*;//' "$dir/pyroscope.asked" | awk '{ n = $NF; sub(/ [^ ]*$/, ""); sum[$0] += n } END { for (s in sum) print s, sum[s] }' | LC_ALL=C sort >"$dir/unnamed"
-	mv "$dir/unnamed" "$dir/pyroscope.asked"
-	compare pyroscope
+	same_as_report pyroscope without_threads
 	control pyroscope stats | grep -q '"service_name":"' || fail "no service"
 }
 
