@@ -126,16 +126,31 @@ static void watch_wanted(struct live *live, uint64_t now)
 }
 
 /*
+ * Return how long to wait at most. While the process that samples are lent to has most of the ring, there may be no room
+ * for a record that would cause a wakeup, and its progress causes none: so look often.
+ */
+static uint64_t tick_of(const struct live *live)
+{
+	bool crowded = live->taken && live_ring_used(&live->ring) > live->ring.size / 2;
+
+	return crowded && live->tick_ns > DRAIN_LEAST_NS ? DRAIN_LEAST_NS : live->tick_ns;
+}
+
+/*
  * Sleep until a ring has enough data, until the next tick, or until the deadline. Return 0, 1 if the
  * watched descriptor is readable, or a negative code.
  */
 static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 {
-	uint64_t until = live->drained_ns + live->tick_ns;
+	uint64_t until = live->drained_ns + tick_of(live);
 	struct epoll_event events[16];
-	bool asked = false;
+	bool asked = false, rang = false;
 	int n;
 
+	if (live->rang) {
+		live->rang = false;
+		return 0;
+	}
 	if (deadline < until)
 		until = deadline;
 	if (until <= now)
@@ -143,10 +158,15 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 	n = epoll_wait(live->epoll, events, 16, (int)((until - now + MS - 1) / MS));
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		asked |= events[i].data.u64 == LIVE_WATCHED;
-	if (asked)
+		rang |= events[i].data.u64 != LIVE_WATCHED;
+	}
+	/* A ring says so once: it does not ring again before it was read. */
+	if (asked) {
+		live->rang = rang;
 		return 1;
+	}
 	/*
 	 * A ring that stays full causes a wakeup at every sample, so sleep for the rest of
 	 * DRAIN_LEAST_NS.

@@ -50,6 +50,7 @@ struct live {
 	struct live_cost baseline;	    /* of this process, before it had any probes */
 	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
 	int epoll;
+	bool rang; /* a ring has enough data, and was not read yet */
 
 	struct live_slots slots;      /* of the records in the ring */
 	uint64_t (*taken)(void *ctx); /* see source_live_lend_to; NULL: nothing is lent */

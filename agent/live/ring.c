@@ -114,6 +114,11 @@ uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned 
 	return 0;
 }
 
+size_t live_ring_used(const struct live_ring *ring)
+{
+	return __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE) - *ring->consumer;
+}
+
 void live_ring_release(struct live_ring *ring, unsigned long end)
 {
 	__atomic_store_n(ring->consumer, end, __ATOMIC_RELEASE);
