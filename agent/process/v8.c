@@ -206,12 +206,6 @@ static bool read_values(struct v8 *v)
 
 /* ---- objects ---------------------------------------------------------------------------------- */
 
-/* A tagged word is the address of an object plus 1, or a small integer in its high half. */
-static bool is_object(uint64_t word)
-{
-	return (word & 3) == 1 && word > 0x10000 && word >> 47 == 0;
-}
-
 /* Read the field at an offset of an object. */
 static bool get_field(struct v8 *v, uint64_t object, int32_t off, uint64_t *out)
 {
@@ -223,7 +217,7 @@ static int32_t type_of(struct v8 *v, uint64_t object)
 {
 	uint64_t map, type;
 
-	if (!is_object(object) || !get_field(v, object, 0, &map) || !is_object(map) ||
+	if (!v8_is_object(object) || !get_field(v, object, 0, &map) || !v8_is_object(map) ||
 	    !hotspot_get_number(&v->memory, map - 1 + (uint64_t)v->value[V8_MAP_TYPE], 2, &type))
 		return -1;
 	return (int32_t)type;
@@ -537,7 +531,7 @@ static bool find_code(struct v8 *v, uint64_t pc, uint64_t *found, uint64_t *off)
 				return false;
 		}
 		word = hotspot_number(piece + (at - begin), 8);
-		if (!is_object(word) || (v->code_map && word != v->code_map) ||
+		if (!v8_is_object(word) || (v->code_map && word != v->code_map) ||
 		    type_of(v, at + 1) != type)
 			continue;
 		v->code_map = word;
@@ -566,7 +560,7 @@ static bool find_data(struct v8 *v, uint64_t pc, uint64_t *data, uint64_t *off)
 	uint64_t code;
 
 	return find_code(v, pc, &code, off) && get_field(v, code, v->value[V8_CODE_DEOPT], data) &&
-	       is_object(*data);
+	       v8_is_object(*data);
 }
 
 /* Find a function's bytecode, by its SharedFunctionInfo, which may have its baseline code. Look at its type before use. */
@@ -593,7 +587,7 @@ static bool is_context_within(struct v8 *v, uint64_t context, uint64_t other)
 		if (context == other)
 			return true;
 		/* Its elements are behind its map and its length. */
-		if (!is_object(context) ||
+		if (!v8_is_object(context) ||
 		    !get_field(v, context, 16 + 8 * v->value[V8_CONTEXT_PREVIOUS], &context))
 			return false;
 	}
@@ -619,8 +613,8 @@ static bool shared_of_frame(struct v8 *v, const struct frame *f, bool bytecode, 
 	uint64_t data;
 
 	/* Baseline code has its feedback in the next slot, which does not move, and has the function, too. */
-	for (int32_t i = 1; bytecode && v->has_streams && is_object(f->place) && i < FEEDBACK_WORDS;
-	     i++)
+	for (int32_t i = 1;
+	     bytecode && v->has_streams && v8_is_object(f->place) && i < FEEDBACK_WORDS; i++)
 		if (get_field(v, f->place, 8 * i, shared) &&
 		    type_of(v, *shared) == v->value[V8_TYPE_SHARED])
 			return has_bytecode(v, *shared, f->bytecode);
@@ -773,7 +767,7 @@ static bool runs_bytecode(struct v8 *v, const struct calls_sample *s, const stru
 	uint64_t data, off;
 	bool is;
 
-	if (!is_object(f->bytecode))
+	if (!v8_is_object(f->bytecode))
 		return false;
 	seen = calls_seen_find(&v->seen, key);
 	if (seen && s->now < seen->again_ns)
@@ -839,7 +833,7 @@ static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64
 	struct calls_seen_frame *seen;
 	bool bytecode;
 
-	if (!is_object(f.context) || !is_object(f.function))
+	if (!v8_is_object(f.context) || !v8_is_object(f.function))
 		return;
 	bytecode = runs_bytecode(v, s, &f);
 	if (bytecode) {

@@ -82,11 +82,6 @@ enum {
 	BYTECODE_PREFIXES = 4, /* the first operations of bytecode */
 };
 
-static bool is_object(uint64_t word)
-{
-	return (word & 3) == 1 && word > 0x10000 && word >> 47 == 0;
-}
-
 /* Read a small integer, which is in the high half of a word. */
 static bool small_at(struct hotspot_memory *m, uint64_t addr, int32_t *out)
 {
@@ -106,7 +101,7 @@ static uint64_t element(uint64_t array, size_t i)
 
 static bool length_of(struct hotspot_memory *m, uint64_t array, int32_t max, int32_t *out)
 {
-	return is_object(array) && small_at(m, array - 1 + 8, out) && *out >= 0 && *out <= max;
+	return v8_is_object(array) && small_at(m, array - 1 + 8, out) && *out >= 0 && *out <= max;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------ */

@@ -16,6 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A tagged word is the address of an object plus 1, or a small integer in its high half. */
+static inline bool v8_is_object(uint64_t word)
+{
+	return (word & 3) == 1 && word > 0x10000 && word >> 47 == 0;
+}
+
 #define V8_INLINED_MAX 64 /* calls of one frame of optimized code */
 
 struct v8_deopt_version {
