@@ -59,7 +59,7 @@ struct calls_frame {
 };
 
 /* Limit of where a return address is saved, in bytes above the stack pointer. */
-#define CALLS_SAVED_MAX (1u << 20)
+#define CALLS_SAVED_MAX (1u << 19)
 
 struct calls_call {
 	__u32 function, file;	/* offsets in the whole; file 0: not known */

@@ -1,10 +1,11 @@
 /* agent/process/hotspot_scopes.c: reads the scopes of HotSpot's compiled code. */
 #include "agent/process/hotspot_scopes.h"
 
+#include "schema/calls_blob.h"
+
 /* Limits on what a virtual machine can claim about one method. */
 #define PCS_MAX	     (1u << 20)
 #define METADATA_MAX (1u << 20)
-#define SAVED_MAX    (1u << 19) /* bytes of a frame */
 
 /* Where the debug information of a method is. */
 struct parts {
@@ -129,7 +130,7 @@ bool hotspot_scopes_saved(struct hotspot_memory *m, const struct hotspot_layout 
 	    (read_handler(m, l, nmethod->at, HOTSPOT_DEOPT_AT, HOTSPOT_DEOPT_OFFSET) != pc &&
 	     read_handler(m, l, nmethod->at, HOTSPOT_DEOPT_MH_AT, HOTSPOT_DEOPT_MH_OFFSET) != pc) ||
 	    !hotspot_get_number(m, nmethod->at + l->at[HOTSPOT_SAVED_PC], 4, &off) || !off ||
-	    off > SAVED_MAX)
+	    off > CALLS_SAVED_MAX)
 		return false;
 	*saved = (uint32_t)off;
 	return true;
