@@ -69,26 +69,24 @@ static int find(const char *url, struct asked *a)
 }
 
 /* Read a file that an option names, if it does. Return 0, or -EINVAL after reporting why not. */
-static int read_file(const char *path, bool secret, const char **out)
+static int read_file(const char *path, enum server_text kind, const char **out)
 {
-	*out = path ? server_read_text(path, secret) : NULL;
+	*out = path ? server_read_text(path, kind) : NULL;
 	return path && !*out ? -EINVAL : 0;
 }
 
 static int set_up(const struct fleet_serve *o, struct server *s)
 {
-	int err = read_file(o->token_file, true, &s->token);
+	int err = read_file(o->token_file, SERVER_TEXT_TOKEN, &s->token);
 
 	if (!err)
-		err = read_file(o->certificate, false, &s->certificate);
+		err = read_file(o->certificate, SERVER_TEXT_PUBLIC, &s->certificate);
 	if (!err)
-		err = read_file(o->key, true, &s->key);
+		err = read_file(o->key, SERVER_TEXT_SECRET, &s->key);
 	if (!err && !o->certificate != !o->key) {
 		log_error("--tls-certificate and --tls-key belong together");
 		err = -EINVAL;
 	}
-	if (s->token)
-		((char *)(uintptr_t)s->token)[strcspn(s->token, "\r\n")] = '\0';
 	return err ? err : server_listen(s, o->listen ? o->listen : LISTEN_DEFAULT);
 }
 

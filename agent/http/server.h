@@ -70,11 +70,13 @@ struct server {
  * what is wrong.
  */
 int server_listen(struct server *server, const char *address);
-/*
- * Read a small file as a text: a token, a certificate, a key; secret: nobody else may be able to read the file. NULL
- * after reporting why not. The caller frees it.
- */
-char *server_read_text(const char *path, bool secret);
+/* Read a small file as a text. NULL after reporting why not. The caller frees it. */
+enum server_text {
+	SERVER_TEXT_PUBLIC, /* a certificate */
+	SERVER_TEXT_SECRET, /* a key: nobody else may be able to read the file */
+	SERVER_TEXT_TOKEN,  /* likewise; the first line of it */
+};
+char *server_read_text(const char *path, enum server_text kind);
 /*
  * Listen on the sockets that the service manager passed, if it did (sd_listen_fds(3)); the same rules hold
  * for their addresses. Return 0, or a negative code after reporting what is wrong.

@@ -205,7 +205,7 @@ int server_listen(struct server *s, const char *address)
 	return err;
 }
 
-char *server_read_text(const char *path, bool secret)
+char *server_read_text(const char *path, enum server_text kind)
 {
 	FILE *file = fopen(path, "re");
 	char *text = NULL;
@@ -213,7 +213,7 @@ char *server_read_text(const char *path, bool secret)
 	ssize_t n = -1;
 	struct stat st;
 
-	if (file && !fstat(fileno(file), &st) && secret &&
+	if (file && !fstat(fileno(file), &st) && kind != SERVER_TEXT_PUBLIC &&
 	    st.st_mode & (S_IRGRP | S_IROTH | S_IWGRP | S_IWOTH)) {
 		log_error("%s: others can read it: chmod 600 it", path);
 		(void)fclose(file);
@@ -225,10 +225,13 @@ char *server_read_text(const char *path, bool secret)
 		log_error("%s: %s", path, file && !ferror(file) ? "is empty" : strerror(errno));
 	if (file)
 		(void)fclose(file);
-	if (n >= 0)
-		return text;
-	free(text);
-	return NULL;
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	if (kind == SERVER_TEXT_TOKEN)
+		text[strcspn(text, "\r\n")] = '\0';
+	return text;
 }
 
 /* Describe a socket that somebody else bound. Return 0, or a negative code after reporting it. */

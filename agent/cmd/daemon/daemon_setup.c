@@ -11,13 +11,13 @@
 #define LISTEN_DEFAULT "127.0.0.1:7227"
 
 /* Read the file that a setting names, if it is set. Return 0, or -EINVAL after reporting why not. */
-static int read_setting(const struct daemon_options *o, const struct setting *setting, bool secret,
-			const char **out)
+static int read_setting(const struct daemon_options *o, const struct setting *setting,
+			enum server_text kind, const char **out)
 {
 	if (!setting->text)
 		return 0;
 	daemon_at_line(o, setting->line);
-	*out = server_read_text(setting->text, secret);
+	*out = server_read_text(setting->text, kind);
 	daemon_at_line(o, 0);
 	return *out ? 0 : -EINVAL;
 }
@@ -46,12 +46,10 @@ static int listen_all(const struct daemon_options *o, struct server *s)
  */
 int daemon_set_up_server(const struct daemon_options *o, struct server *s)
 {
-	int err = read_setting(o, &o->token_file, true, &s->token);
+	int err = read_setting(o, &o->token_file, SERVER_TEXT_TOKEN, &s->token);
 
-	if (s->token)
-		((char *)(uintptr_t)s->token)[strcspn(s->token, "\r\n")] = '\0';
-	err |= read_setting(o, &o->certificate, false, &s->certificate);
-	err |= read_setting(o, &o->key, true, &s->key);
+	err |= read_setting(o, &o->certificate, SERVER_TEXT_PUBLIC, &s->certificate);
+	err |= read_setting(o, &o->key, SERVER_TEXT_SECRET, &s->key);
 	if (!o->certificate.text != !o->key.text) {
 		daemon_at_line(o, o->key.text ? o->key.line : o->certificate.line);
 		log_error("tls-certificate and tls-key belong together");
@@ -79,9 +77,7 @@ int daemon_set_up_sender(const struct daemon_options *o, bool check, struct send
 		daemon_at_line(o, 0);
 		err |= target_copy(&e->target, to);
 		s->n_targets++;
-		err |= read_setting(o, &token, true, (const char **)&to->token);
-		if (to->token)
-			to->token[strcspn(to->token, "\r\n")] = '\0';
+		err |= read_setting(o, &token, SERVER_TEXT_TOKEN, (const char **)&to->token);
 	}
 	return err || check || !s->n_targets ? err : sender_prepare(s);
 }
