@@ -85,6 +85,16 @@ static inline uint64_t uw_bytes_little8(const uint8_t *p)
 	return uw_bytes_little(p) | (uint64_t)uw_bytes_little(p + 4) << 32;
 }
 
+/* Read n unchecked bytes, at most 8. */
+static inline uint64_t uw_bytes_little_n(const uint8_t *p, unsigned int n)
+{
+	uint64_t value = 0;
+
+	for (unsigned int i = n; i-- > 0;)
+		value = value << 8 | p[i];
+	return value;
+}
+
 static inline uint8_t uw_bytes_u8(struct uw_bytes *b)
 {
 	const uint8_t *p = uw_bytes_advance(b, 1);

@@ -7,6 +7,7 @@
 #include "agent/hash.h"
 #include "agent/process/hotspot_internal.h"
 #include "agent/source/machine.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -184,19 +185,21 @@ static bool learn(struct hotspot *h, const uint8_t *head, struct hotspot_blob *b
 	const struct hotspot_layout *l = &h->layout;
 	const uint8_t *p = head + l->block_size;
 	uint64_t at = b->block + l->block_size, off, end;
-	uint32_t words = (uint32_t)hotspot_number(p + l->at[HOTSPOT_FRAME_SIZE], 4);
-	int64_t complete = l->short_complete
-				   ? (int16_t)hotspot_number(p + l->at[HOTSPOT_FRAME_COMPLETE], 2)
-				   : (int32_t)hotspot_number(p + l->at[HOTSPOT_FRAME_COMPLETE], 4);
+	uint32_t words = (uint32_t)uw_bytes_little_n(p + l->at[HOTSPOT_FRAME_SIZE], 4);
+	int64_t complete =
+		l->short_complete
+			? (int16_t)uw_bytes_little_n(p + l->at[HOTSPOT_FRAME_COMPLETE], 2)
+			: (int32_t)uw_bytes_little_n(p + l->at[HOTSPOT_FRAME_COMPLETE], 4);
 	char name[64];
 	bool method;
 
-	off = l->has[HOTSPOT_CODE_OFFSET] ? hotspot_number(p + l->at[HOTSPOT_CODE_OFFSET], 4)
-					  : hotspot_number(p + l->at[HOTSPOT_CODE_BEGIN], 8) - at;
-	end = hotspot_number(p + l->at[HOTSPOT_DATA_OFFSET], 4);
+	off = l->has[HOTSPOT_CODE_OFFSET]
+		      ? uw_bytes_little_n(p + l->at[HOTSPOT_CODE_OFFSET], 4)
+		      : uw_bytes_little_n(p + l->at[HOTSPOT_CODE_BEGIN], 8) - at;
+	end = uw_bytes_little_n(p + l->at[HOTSPOT_DATA_OFFSET], 4);
 	b->start = b->end = at;
 	if (off >= end || end > b->size ||
-	    !hotspot_get_text(&h->memory, hotspot_number(p + l->at[HOTSPOT_NAME], 8), name,
+	    !hotspot_get_text(&h->memory, uw_bytes_little_n(p + l->at[HOTSPOT_NAME], 8), name,
 			      sizeof(name)))
 		return !h->memory.over;
 	b->start = at + off;
@@ -233,9 +236,9 @@ static void look_at(struct hotspot *h, uint64_t block, uint64_t room, uint32_t k
 			 room < sizeof(head) ? (size_t)room : sizeof(head)))
 		return;
 	if (head[l->at[HOTSPOT_BLOCK_USED]]) {
-		now.method = hotspot_number(p + l->at[HOTSPOT_METHOD], 8);
-		now.size = (uint32_t)hotspot_number(p + l->at[HOTSPOT_SIZE], 4);
-		now.id = (uint32_t)hotspot_number(p + l->at[HOTSPOT_COMPILE_ID], 4);
+		now.method = uw_bytes_little_n(p + l->at[HOTSPOT_METHOD], 8);
+		now.size = (uint32_t)uw_bytes_little_n(p + l->at[HOTSPOT_SIZE], 4);
+		now.id = (uint32_t)uw_bytes_little_n(p + l->at[HOTSPOT_COMPILE_ID], 4);
 	}
 	if (b && b->method == now.method && b->size == now.size && b->id == now.id)
 		return;

@@ -2,6 +2,7 @@
 #include "agent/process/hotspot_internal.h"
 
 #include "agent/process/hotspot_scopes.h"
+#include "base/bytes.h"
 #include "schema/calls_blob.h"
 
 #include <errno.h>
@@ -148,7 +149,7 @@ static void look_compiled(struct look *look, const struct hotspot_blob *b, uint6
 
 static uint64_t word_at(const struct calls_sample *s, size_t at)
 {
-	return hotspot_number(s->stack + at, 8);
+	return uw_bytes_little_n(s->stack + at, 8);
 }
 
 /* Return the word in a slot of the frame whose rbp points to this offset of the stack. */

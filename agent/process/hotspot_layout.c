@@ -4,6 +4,8 @@
  */
 #include "agent/process/hotspot_layout.h"
 
+#include "base/bytes.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -94,19 +96,19 @@ static void take_field(struct hotspot_memory *m, struct hotspot_layout *l, uint6
 {
 	char name[32], of[16];
 
-	if (!hotspot_get_text(m, hotspot_number(entry + STRUCT_FIELD, 8), name, sizeof(name)))
+	if (!hotspot_get_text(m, uw_bytes_little_n(entry + STRUCT_FIELD, 8), name, sizeof(name)))
 		return;
 	for (; of_type; of_type &= of_type - 1) {
 		const struct wanted *w = &wanted[__builtin_ctzll(of_type)];
 
 		if (strcmp(w->name, name) != 0)
 			continue;
-		l->at[w->field] = hotspot_number(
+		l->at[w->field] = uw_bytes_little_n(
 			entry + (is_static(w->field) ? STRUCT_ADDRESS : STRUCT_OFFSET), 8);
 		l->has[w->field] = true;
 		if (w->field == HOTSPOT_FRAME_COMPLETE)
 			l->short_complete =
-				hotspot_get_text(m, hotspot_number(entry + STRUCT_OF, 8), of,
+				hotspot_get_text(m, uw_bytes_little_n(entry + STRUCT_OF, 8), of,
 						 sizeof(of)) &&
 				!strcmp(of, "int16_t");
 	}
@@ -134,7 +136,7 @@ static void read_structs(struct hotspot_memory *m, struct hotspot_layout *l, uin
 		return;
 	for (unsigned int i = 0; i < STRUCTS_MAX && hotspot_get(m, at, entry, sizeof(entry));
 	     i++, at += sizeof(entry)) {
-		type = hotspot_number(entry + STRUCT_TYPE, 8);
+		type = uw_bytes_little_n(entry + STRUCT_TYPE, 8);
 		if (!type)
 			return;
 		if (type != last)
@@ -157,19 +159,19 @@ static void read_types(struct hotspot_memory *m, struct hotspot_layout *l, uint6
 		return;
 	for (unsigned int i = 0; i < STRUCTS_MAX && hotspot_get(m, at, entry, sizeof(entry));
 	     i++, at += sizeof(entry)) {
-		type = hotspot_number(entry + TYPE_NAME, 8);
+		type = uw_bytes_little_n(entry + TYPE_NAME, 8);
 		if (!type)
 			return;
 		if (!hotspot_get_text(m, type, name, sizeof(name)))
 			continue;
 		if (!strcmp(name, "ConstantPool"))
-			l->pool_size = hotspot_number(entry + TYPE_SIZE, 8);
+			l->pool_size = uw_bytes_little_n(entry + TYPE_SIZE, 8);
 		else if (!strcmp(name, "HeapBlock"))
-			l->block_size = hotspot_number(entry + TYPE_SIZE, 8);
+			l->block_size = uw_bytes_little_n(entry + TYPE_SIZE, 8);
 		else if (!strcmp(name, "ConstMethod"))
-			l->const_size = hotspot_number(entry + TYPE_SIZE, 8);
+			l->const_size = uw_bytes_little_n(entry + TYPE_SIZE, 8);
 		else if (!strcmp(name, "PcDesc"))
-			l->pc_size = hotspot_number(entry + TYPE_SIZE, 8);
+			l->pc_size = uw_bytes_little_n(entry + TYPE_SIZE, 8);
 		if (l->pool_size && l->block_size && l->const_size && l->pc_size)
 			return;
 	}

@@ -2,6 +2,7 @@
 #include "agent/process/hotspot_memory.h"
 
 #include "agent/hash.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,15 +33,6 @@ size_t hotspot_memory_size(const struct hotspot_memory *m)
 	for (unsigned int i = 0; i < HOTSPOT_PAGES; i++)
 		n += m->pages[i] ? HOTSPOT_PAGE : 0;
 	return n;
-}
-
-uint64_t hotspot_number(const uint8_t *p, unsigned int size)
-{
-	uint64_t value = 0;
-
-	for (unsigned int i = size; i-- > 0;)
-		value = value << 8 | p[i];
-	return value;
 }
 
 bool hotspot_has_time(struct hotspot_memory *m, unsigned int n)
@@ -115,7 +107,7 @@ bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int si
 
 	if (!hotspot_get(m, addr, bytes, size))
 		return false;
-	*out = hotspot_number(bytes, size);
+	*out = uw_bytes_little_n(bytes, size);
 	return true;
 }
 

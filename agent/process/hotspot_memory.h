@@ -42,9 +42,6 @@ bool hotspot_has_time(struct hotspot_memory *m, unsigned int n);
  */
 bool hotspot_get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size);
 
-/* Return a little-endian number of size bytes. */
-uint64_t hotspot_number(const uint8_t *p, unsigned int size);
-
 /* Read a little-endian number of size bytes, at most 8. */
 bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int size, uint64_t *out);
 

@@ -7,6 +7,7 @@
 #include "agent/process/hotspot_memory.h"
 #include "agent/process/module.h"
 #include "agent/process/v8_deopt.h"
+#include "base/bytes.h"
 #include "schema/calls_blob.h"
 
 #include <errno.h>
@@ -314,7 +315,7 @@ static size_t read_flat(struct v8 *v, const struct flat *f, char out[NAME_MAX_BY
 		return 0;
 	for (size_t i = 0; i < n && size < NAME_MAX_BYTES - 4; i++)
 		size += put_char(out + size, f->two_bytes
-						     ? (uint16_t)hotspot_number(units + 2 * i, 2)
+						     ? (uint16_t)uw_bytes_little_n(units + 2 * i, 2)
 						     : units[i]);
 	out[size] = 0;
 	return size;
@@ -483,7 +484,7 @@ static bool read_scope(struct v8 *v, uint64_t scope, char out[NAME_MAX_BYTES], u
 	if (!hotspot_get(&v->memory, at, bytes, sizeof(bytes)))
 		return false;
 	for (size_t i = 0; i < 10; i++)
-		words[i] = hotspot_number(bytes + 8 * i, 8);
+		words[i] = uw_bytes_little_n(bytes + 8 * i, 8);
 	for (size_t i = 0; i < 10 && (!n || *position == UINT32_MAX); i++) {
 		bool string = type_of(v, words[i]) >= 0 &&
 			      type_of(v, words[i]) < v->value[V8_TYPE_NO_STRING];
@@ -530,7 +531,7 @@ static bool find_code(struct v8 *v, uint64_t pc, uint64_t *found, uint64_t *off)
 			if (!hotspot_get(&v->memory, begin, piece, at + 8 - begin))
 				return false;
 		}
-		word = hotspot_number(piece + (at - begin), 8);
+		word = uw_bytes_little_n(piece + (at - begin), 8);
 		if (!v8_is_object(word) || (v->code_map && word != v->code_map) ||
 		    type_of(v, at + 1) != type)
 			continue;
@@ -748,7 +749,7 @@ static uint64_t word_at(const struct calls_sample *s, uint64_t addr)
 {
 	uint64_t at = addr - s->addr;
 
-	return at < s->size && s->size - at >= 8 ? hotspot_number(s->stack + at, 8) : 0;
+	return at < s->size && s->size - at >= 8 ? uw_bytes_little_n(s->stack + at, 8) : 0;
 }
 
 static bool is_generated(const struct calls_sample *s, uint64_t pc)

@@ -173,7 +173,7 @@ bool context_is_mark(const struct uw_region *slice, uint64_t addr, uint64_t *wor
 {
 	if (slice->addr != addr || slice->size != sizeof(*word))
 		return false;
-	*word = raw_number(slice->bytes, sizeof(*word));
+	*word = uw_bytes_little_n(slice->bytes, sizeof(*word));
 	return true;
 }
 
@@ -284,7 +284,7 @@ static enum context_state decode_otel(struct context_decoding *d, uint64_t recor
 		return CONTEXT_CHANGING;
 	add_id(d, "trace_id", ids->bytes + TRACE, TRACE_SIZE);
 	add_id(d, "span_id", ids->bytes + SPAN, SPAN_SIZE);
-	size = (size_t)raw_number(head + SIZE - VALID, 2);
+	size = (size_t)uw_bytes_little_n(head + SIZE - VALID, 2);
 	left = (size_t)rest->size - skip - (HEAD - VALID);
 	if (size > left || size > limits.thread_label_bytes)
 		limits_reach(thread_label_bytes, 1);

@@ -10,6 +10,7 @@
 
 #include "agent/limits.h"
 #include "agent/runtime/raw.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <string.h>
@@ -202,8 +203,8 @@ static bool next_text(struct slices *s, struct text *out)
 	*out = (struct text){ .n = 0 };
 	if (!head)
 		return false;
-	addr = raw_number(head->bytes, 8);
-	length = raw_number(head->bytes + 8, 8);
+	addr = uw_bytes_little_n(head->bytes, 8);
+	length = uw_bytes_little_n(head->bytes + 8, 8);
 	if (!length)
 		return true;
 	skip = addr % 8;
@@ -281,7 +282,7 @@ enum context_state context_go_list(struct context_decoding *d, const struct uw_r
 	struct slices s = { slices, n };
 	const struct uw_region *head = next(&s, 16);
 	struct text key, value;
-	uint64_t wanted = head ? raw_number(head->bytes + 8, 8) : 0, i = 0;
+	uint64_t wanted = head ? uw_bytes_little_n(head->bytes + 8, 8) : 0, i = 0;
 
 	for (; i < wanted && s.n > 1; i++) {
 		if (!next_text(&s, &key) || !next_text(&s, &value))
@@ -318,7 +319,8 @@ enum context_state context_go_map(struct context_decoding *d, const struct uw_re
 			return CONTEXT_MISSING;
 	}
 	/* While a map grows, a part of its labels is elsewhere. */
-	return raw_number(head->bytes, 8) != found || raw_number(head->bytes + MAP_OLD, 8)
+	return uw_bytes_little_n(head->bytes, 8) != found ||
+			       uw_bytes_little_n(head->bytes + MAP_OLD, 8)
 		       ? CONTEXT_MISSING
 		       : state_of(&s);
 }

@@ -8,15 +8,6 @@
 
 /* ---- texts ------------------------------------------------------------------------------- */
 
-static uint64_t number(const uint8_t *p, unsigned int size)
-{
-	uint64_t value = 0;
-
-	for (unsigned int i = size; i-- > 0;)
-		value = value << 8 | p[i];
-	return value;
-}
-
 /* Append a code point as UTF-8; what is none becomes U+FFFD. Return how many bytes it has. */
 static size_t put_char(uint32_t c, char *out)
 {
@@ -70,7 +61,8 @@ struct text {
 
 static bool look_at_text(const struct cpython_layout *l, const uint8_t *p, struct text *out)
 {
-	uint64_t state = number(p + 32, 4) >> l->str_kind_bit, length = number(p + 16, 8);
+	uint64_t state = uw_bytes_little_n(p + 32, 4) >> l->str_kind_bit,
+		 length = uw_bytes_little_n(p + 16, 8);
 
 	out->kind = state & 7;
 	if ((out->kind != 1 && out->kind != 2 && out->kind != 4) || !(state >> 3 & 1))
@@ -93,7 +85,8 @@ static char *read_text(const struct cpython_layout *l, struct runtime_memory *m,
 	p = runtime_piece(m, addr, t.begin + t.length * t.kind);
 	text = p ? malloc(t.length * 4 + 1) : NULL;
 	for (size_t i = 0; text && i < t.length; i++)
-		at += put_char((uint32_t)number(p + t.begin + i * t.kind, t.kind), text + at);
+		at += put_char((uint32_t)uw_bytes_little_n(p + t.begin + i * t.kind, t.kind),
+			       text + at);
 	if (text)
 		text[at] = '\0';
 	return text;
@@ -103,7 +96,7 @@ static char *read_text(const struct cpython_layout *l, struct runtime_memory *m,
 static size_t read_bytes(struct runtime_memory *m, uint64_t addr, uint8_t **out)
 {
 	const uint8_t *p = read_head(m, addr, BYTES_HEAD);
-	uint64_t size = p ? number(p + 16, 8) : 0;
+	uint64_t size = p ? uw_bytes_little_n(p + 16, 8) : 0;
 
 	if (!size || size > CPYTHON_LINES_MAX)
 		return 0;
@@ -163,12 +156,12 @@ static void look_at_code(const struct cpython_layout *l, struct runtime_memory *
 		code->why = "their code has changed";
 		return;
 	}
-	code->first_line = (uint32_t)number(p + l->c_first_line, 4);
+	code->first_line = (uint32_t)uw_bytes_little_n(p + l->c_first_line, 4);
 	if (code->first_line > INT32_MAX)
 		code->first_line = 0;
-	*out = (struct leads){ .function = number(p + l->c_name, 8),
-			       .file = number(p + l->c_file, 8),
-			       .lines = number(p + l->c_lines, 8) };
+	*out = (struct leads){ .function = uw_bytes_little_n(p + l->c_name, 8),
+			       .file = uw_bytes_little_n(p + l->c_file, 8),
+			       .lines = uw_bytes_little_n(p + l->c_lines, 8) };
 }
 
 static void want(struct runtime_want *wants, size_t *n, uint64_t addr, size_t size)
@@ -192,7 +185,7 @@ static void want_bytes(struct runtime_memory *m, uint64_t addr, struct runtime_w
 		       size_t *n)
 {
 	const uint8_t *p = read_head(m, addr, BYTES_HEAD);
-	uint64_t size = p ? number(p + 16, 8) : 0;
+	uint64_t size = p ? uw_bytes_little_n(p + 16, 8) : 0;
 
 	if (size <= CPYTHON_LINES_MAX && BYTES_HEAD + size > head_size(addr, BYTES_HEAD))
 		want(wants, n, addr, BYTES_HEAD + size);

@@ -2,6 +2,7 @@
 #include "agent/runtime/perl.h"
 
 #include "agent/runtime/interpreter.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <string.h>
@@ -73,7 +74,7 @@ const struct perl_layout *perl_layout_of(unsigned int version, unsigned int inte
 static bool add_context(const struct perl_layout *l, const uint8_t *cx, uint64_t *cop,
 			struct raw_stack *stack)
 {
-	struct raw_frame frame = { .at = *cop, .entry = !raw_number(cx + l->cx_retop, 8) };
+	struct raw_frame frame = { .at = *cop, .entry = !uw_bytes_little_n(cx + l->cx_retop, 8) };
 	unsigned int kind = cx[0] & CX_KIND;
 
 	switch (kind) {
@@ -82,12 +83,12 @@ static bool add_context(const struct perl_layout *l, const uint8_t *cx, uint64_t
 		/* Code in a regular expression runs in the context of the function that has it. */
 		if (kind == CX_SUB && cx[0] & CX_SUB_RE_FAKE)
 			return true;
-		frame.code = raw_number(cx + l->cx_cv, 8);
+		frame.code = uw_bytes_little_n(cx + l->cx_cv, 8);
 		break;
 	case CX_EVAL:
 		frame.code = CODE_EVAL;
 		frame.entry = false;
-		frame.within = raw_number(cx + l->cx_top_env, 8);
+		frame.within = uw_bytes_little_n(cx + l->cx_top_env, 8);
 		frame.short_lived = cx[0] & CX_EVAL_TEXT;
 		break;
 	case CX_NULL: /* a block that sort calls by an evaluation loop of its own */
@@ -98,7 +99,7 @@ static bool add_context(const struct perl_layout *l, const uint8_t *cx, uint64_t
 	default: /* loops and blocks */
 		return true;
 	}
-	*cop = raw_number(cx + l->cx_old_cop, 8);
+	*cop = uw_bytes_little_n(cx + l->cx_old_cop, 8);
 	return raw_add(stack, &frame);
 }
 
@@ -158,9 +159,9 @@ int perl_stack(struct runtime_memory *m, const struct perl_layout *l, uint64_t i
 			return -ELOOP;
 		if (!runtime_read(m, info, si, l->si_size))
 			return -EFAULT;
-		err = add_contexts(m, l, raw_number(si + l->si_contexts, 8),
-				   (int32_t)raw_number(si + l->si_top, 4), &cop, stack);
-		info = raw_number(si + l->si_prev, 8);
+		err = add_contexts(m, l, uw_bytes_little_n(si + l->si_contexts, 8),
+				   (int32_t)uw_bytes_little_n(si + l->si_top, 4), &cop, stack);
+		info = uw_bytes_little_n(si + l->si_prev, 8);
 	}
 	find_entries(stack);
 	main.at = cop;
@@ -376,7 +377,7 @@ static const struct perl_layout *find_layout(const struct runtime_file *file)
 	    uw_object_read(file->object, file->exports[EXPORT_SIZE] - file->bias, size,
 			   sizeof(size)))
 		return NULL;
-	return perl_layout_of(version, (unsigned int)raw_number(size, sizeof(size)));
+	return perl_layout_of(version, (unsigned int)uw_bytes_little_n(size, sizeof(size)));
 }
 
 static int begin(struct interpreter *in, const struct runtime_file *file, struct plan *plan)

@@ -3,6 +3,7 @@
 
 #include "agent/runtime/interpreter.h"
 #include "agent/source/machine.h"
+#include "base/bytes.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -83,14 +84,14 @@ int php_stack(struct runtime_memory *m, const struct php_layout *l, uint64_t glo
 			return -ELOOP;
 		if (!runtime_read(m, at, head, l->head))
 			return -EFAULT;
-		frame.code = raw_number(head + l->func, 8);
-		frame.at = raw_number(head + l->opline, 8);
-		frame.entry = raw_number(head + l->info, 4) & l->info_top;
+		frame.code = uw_bytes_little_n(head + l->func, 8);
+		frame.at = uw_bytes_little_n(head + l->opline, 8);
+		frame.entry = uw_bytes_little_n(head + l->info, 4) & l->info_top;
 		frame.owner = owner_of(m, l, frame.code);
 		/* A frame without a function only links a generator to its caller. */
 		if (frame.code && !raw_add(stack, &frame))
 			return -E2BIG;
-		at = raw_number(head + l->prev, 8);
+		at = uw_bytes_little_n(head + l->prev, 8);
 	}
 	return 0;
 }

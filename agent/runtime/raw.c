@@ -1,6 +1,8 @@
 /* agent/runtime/raw.c: what the readers of PHP's, Ruby's and Perl's stacks share. */
 #include "agent/runtime/raw.h"
 
+#include "base/bytes.h"
+
 #include <string.h>
 
 #define STRING_STEP \
@@ -31,15 +33,6 @@ void raw_plan(struct plan *plan, const struct plan_op *ops, size_t n)
 {
 	*plan = (struct plan){ .n = (uint32_t)n };
 	memcpy(plan->ops, ops, n * sizeof(*ops));
-}
-
-uint64_t raw_number(const uint8_t *p, unsigned int size)
-{
-	uint64_t value = 0;
-
-	for (unsigned int i = 0; i < size; i++)
-		value |= (uint64_t)p[i] << (8 * i);
-	return value;
 }
 
 void raw_reader_begin(struct raw_reader *r, struct runtime_memory *memory)
@@ -91,7 +84,7 @@ bool raw_get_number(struct raw_reader *r, uint64_t addr, unsigned int size, uint
 
 	if (!raw_get(r, addr, bytes, size))
 		return false;
-	*out = raw_number(bytes, size);
+	*out = uw_bytes_little_n(bytes, size);
 	return true;
 }
 

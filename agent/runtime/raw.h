@@ -54,9 +54,6 @@ bool raw_chain_goes_on(struct raw_chain *chain, uint64_t addr);
 /* Set a plan to these operations, PLAN_OPS_MAX at most. */
 void raw_plan(struct plan *plan, const struct plan_op *ops, size_t n);
 
-/* Return a little-endian number of size bytes, at most 8. */
-uint64_t raw_number(const uint8_t *p, unsigned int size);
-
 /*
  * Reads memory that leads to the names of one sample. What is read is new, not what was stored for the sample
  * before: other code, or another text, may be there now. It is read in blocks, because another process does it:

@@ -2,6 +2,7 @@
 #include "agent/runtime/ruby.h"
 
 #include "agent/runtime/interpreter.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -72,9 +73,9 @@ static bool read_environment(struct runtime_memory *m, uint64_t ep, struct envir
 
 	if (!runtime_read(m, ep + (uint64_t)ENV_METHOD, bytes, sizeof(bytes)))
 		return false;
-	out->method = raw_number(bytes, 8);
-	out->previous = raw_number(bytes + 8, 8) & ~UINT64_C(3);
-	out->flags = raw_number(bytes + 16, 8);
+	out->method = uw_bytes_little_n(bytes, 8);
+	out->previous = uw_bytes_little_n(bytes + 8, 8) & ~UINT64_C(3);
+	out->flags = uw_bytes_little_n(bytes + 16, 8);
 	return true;
 }
 
@@ -93,10 +94,11 @@ static uint64_t method_of(struct runtime_memory *m, struct environment e)
 static bool add_frame(struct runtime_memory *m, const struct ruby_layout *l, const uint8_t *cf,
 		      struct raw_stack *stack)
 {
-	uint64_t iseq = raw_number(cf + l->cf_iseq, 8), pc = raw_number(cf + l->cf_pc, 8);
+	uint64_t iseq = uw_bytes_little_n(cf + l->cf_iseq, 8),
+		 pc = uw_bytes_little_n(cf + l->cf_pc, 8);
 	struct raw_frame frame = { .code = iseq, .at = pc };
 	struct environment e;
-	bool known = read_environment(m, raw_number(cf + l->cf_ep, 8), &e);
+	bool known = read_environment(m, uw_bytes_little_n(cf + l->cf_ep, 8), &e);
 
 	if (known)
 		frame.entry = e.flags & FRAME_FINISH;
@@ -125,9 +127,9 @@ int ruby_stack(struct runtime_memory *m, const struct ruby_layout *l, uint64_t e
 
 	if (!runtime_read(m, ec, head, l->ec_size))
 		return -EFAULT;
-	start = raw_number(head + l->ec_stack, 8);
-	words = raw_number(head + l->ec_stack_words, 8);
-	at = raw_number(head + l->ec_cfp, 8);
+	start = uw_bytes_little_n(head + l->ec_stack, 8);
+	words = uw_bytes_little_n(head + l->ec_stack_words, 8);
+	at = uw_bytes_little_n(head + l->ec_cfp, 8);
 	if (words > WORDS_MAX || start > UINT64_MAX - 8 * words)
 		return -EBADMSG;
 	end = start + 8 * words;
@@ -293,8 +295,8 @@ static void read_code(struct state *s, const struct runtime_file *file)
 		return;
 	for (size_t i = 0; i < 48; i++) {
 		uint8_t code[sizeof(s->code)];
-		uint64_t to =
-			at + i + 5 + (uint64_t)(int64_t)(int32_t)raw_number(s->code + i + 1, 4);
+		uint64_t to = at + i + 5 +
+			      (uint64_t)(int64_t)(int32_t)uw_bytes_little_n(s->code + i + 1, 4);
 
 		if (s->code[i] == 0xe9 && !uw_object_read(file->object, to, code, sizeof(code))) {
 			memcpy(s->code, code, sizeof(code));
@@ -320,7 +322,8 @@ static uint64_t find_index(const struct runtime_file *file)
 	for (size_t i = 0; i + 8 <= sizeof(code); i++)
 		if (!memcmp(code + i, lea, sizeof(lea)))
 			return at + i + 8 +
-			       (uint64_t)(int64_t)(int32_t)raw_number(code + i + sizeof(lea), 4);
+			       (uint64_t)(int64_t)(int32_t)uw_bytes_little_n(code + i + sizeof(lea),
+									     4);
 	return 0;
 }
 

@@ -1,6 +1,8 @@
 /* agent/runtime/ruby_names.c: reads the names of a Ruby thread's frames. */
 #include "agent/runtime/ruby.h"
 
+#include "base/bytes.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -307,7 +309,7 @@ uint64_t ruby_symbols(struct raw_reader *r, const struct ruby_layout *l, const u
 
 		if ((code[i] & 0xfb) != 0x48 || code[i + 1] != 0x8b || (code[i + 2] & 0xc7) != 0x05)
 			continue;
-		at = addr + i + 7 + (uint64_t)(int64_t)(int32_t)raw_number(code + i + 3, 4);
+		at = addr + i + 7 + (uint64_t)(int64_t)(int32_t)uw_bytes_little_n(code + i + 3, 4);
 		if (is_symbols(r, l, at - l->symbols_names))
 			return at - l->symbols_names;
 	}
