@@ -1,9 +1,10 @@
-/* agent/io.c: pread and write in loops, the first bytes of ELF files, and the limit of open files. */
+/* agent/io.c: pread and write in loops, the first bytes of ELF files, the limit of open files, and shared memory. */
 #include "agent/io.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -58,4 +59,11 @@ void io_allow_many_files(void)
 		return;
 	limit.rlim_cur = limit.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void *io_shared(size_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
 }

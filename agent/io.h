@@ -1,4 +1,4 @@
-/* agent/io.h: complete reads and writes, repeated after short transfers and signals, and what needs them. */
+/* agent/io.h: complete reads and writes, repeated after short transfers and signals, and what needs them; shared memory. */
 #ifndef AGENT_IO_H
 #define AGENT_IO_H
 
@@ -21,5 +21,11 @@ int io_write(int fd, const void *bytes, size_t size);
  * and each file that any process has mapped is kept open; the usual limit is 1,024.
  */
 void io_allow_many_files(void);
+
+/*
+ * Return memory of so many bytes, all zero, which this process shares with those that it forks from now on. NULL:
+ * errno says why not. munmap(2) releases this process's view of it.
+ */
+void *io_shared(size_t size);
 
 #endif

@@ -4,6 +4,7 @@
 #include "agent/cli/advice.h"
 #include "agent/cli/supervisor_internal.h"
 #include "agent/clock.h"
+#include "agent/io.h"
 #include "agent/log.h"
 #include "agent/owc/owc_format.h"
 #include "agent/role/channel.h"
@@ -21,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,9 +288,8 @@ int supervisor_start(const struct supervision *given)
 	for (size_t i = 0; (input = supervision_input(given, i)); i++)
 		s.reads_standard |= !strcmp(input, "-");
 	s.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
-	s.reading = mmap(NULL, sizeof(*s.reading), PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (s.reading == MAP_FAILED) {
+	s.reading = io_shared(sizeof(*s.reading));
+	if (!s.reading) {
 		err = -errno;
 	} else {
 		/* Nothing may be written twice. */

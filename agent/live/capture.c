@@ -47,13 +47,8 @@ int capture_new(const struct source_live_options *options, struct capture **out)
 	if (!err)
 		err = channels_new(1, &capture->control);
 	if (!err) {
-		void *memory = mmap(NULL, sizeof(*capture->n_workers), PROT_READ | PROT_WRITE,
-				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-		if (memory == MAP_FAILED)
-			err = -errno;
-		else
-			capture->n_workers = memory;
+		capture->n_workers = io_shared(sizeof(*capture->n_workers));
+		err = capture->n_workers ? 0 : -errno;
 	}
 	if (err) {
 		capture_free(capture);

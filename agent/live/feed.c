@@ -1,6 +1,8 @@
 /* agent/live/feed.c: a ring of events in shared memory, and a socket pair that wakes the other side. */
 #include "agent/live/feed.h"
 
+#include "agent/io.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -55,11 +57,9 @@ int feed_new(size_t size, struct feed **out)
 		return err;
 	feed->bell[0] = feed->bell[1] = feed->own = -1;
 	feed->size = ALIGN(size);
-	feed->shared = mmap(NULL, HEAD + feed->size, PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (feed->shared == MAP_FAILED) {
+	feed->shared = io_shared(HEAD + feed->size);
+	if (!feed->shared) {
 		err = -errno;
-		feed->shared = NULL;
 	} else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, feed->bell)) {
 		err = -errno;
 	} else {

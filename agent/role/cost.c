@@ -1,6 +1,8 @@
 /* agent/role/cost.c: measures the CPU time and the memory of processes. */
 #include "agent/role/cost.h"
 
+#include "agent/io.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -11,13 +13,8 @@
 
 int cost_new(struct cost **out)
 {
-	void *shared = mmap(NULL, sizeof(**out), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			    -1, 0);
-
-	if (shared == MAP_FAILED)
-		return -errno;
-	*out = shared;
-	return 0;
+	*out = io_shared(sizeof(**out));
+	return *out ? 0 : -errno;
 }
 
 void cost_free(struct cost *cost)

@@ -3,6 +3,7 @@
 
 #include "agent/clock.h"
 #include "agent/history/history.h"
+#include "agent/io.h"
 #include "agent/log.h"
 #include "agent/role/sandbox.h"
 #include "agent/send/ports.h"
@@ -339,12 +340,9 @@ static int open_line(struct line *l, const struct sender *s, size_t i, int sent,
 
 int sender_prepare(struct sender *s)
 {
-	s->sending = mmap(NULL, sizeof(*s->sending), PROT_READ | PROT_WRITE,
-			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (s->sending == MAP_FAILED) {
-		s->sending = NULL;
+	s->sending = io_shared(sizeof(*s->sending));
+	if (!s->sending)
 		return -ENOMEM;
-	}
 	for (size_t i = 0; i < s->n_targets; i++)
 		(void)snprintf(s->sending->targets[i].name, SENDING_NAME, "%s", s->targets[i].name);
 	return 0;

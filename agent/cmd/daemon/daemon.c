@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { LOCK_MS = 5000 }; /* the processes of a daemon that was killed end a moment later */
@@ -147,9 +146,8 @@ int daemon_run(struct daemon_options *o, int argc, char **argv)
 		io_allow_many_files();
 		server.history = history;
 		server.store = db;
-		server.shared = mmap(NULL, sizeof(*server.shared), PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		err = server.shared == MAP_FAILED ? -errno : 0;
+		server.shared = io_shared(sizeof(*server.shared));
+		err = server.shared ? 0 : -errno;
 		if (err)
 			log_error("%s", strerror(-err));
 		sender.history = history;

@@ -3,11 +3,11 @@
 
 #include "agent/clock.h"
 #include "agent/history/request.h"
+#include "agent/io.h"
 #include "agent/live/live.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { COUNTERS_MAX = 8 + PROFILE_FILTERED_N + EVENT_LOST_N + UW_STOP_N };
 
@@ -20,13 +20,9 @@ static const char *const filtered_names[PROFILE_FILTERED_N] = {
 
 int record_history_new(const char *path, struct record_history *out)
 {
-	void *shared = mmap(NULL, sizeof(*out->committed), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	if (shared == MAP_FAILED)
-		return -errno;
-	*out = (struct record_history){ .path = path, .committed = shared };
-	return 0;
+	*out = (struct record_history){ .path = path,
+					.committed = io_shared(sizeof(*out->committed)) };
+	return out->committed ? 0 : -errno;
 }
 
 /* ---- what fired -------------------------------------------------------------------------- */
