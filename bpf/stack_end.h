@@ -200,14 +200,14 @@ static __always_inline __u64 top_fallback(struct task_struct *task, __u64 sp, __
 	if (!hi)
 		return top_guess(sp, fsbase, start_stack, count, flags);
 	/* As in top_find, except that nothing is cached. */
+	end = go_top(sp, fsbase, start_stack, count, flags);
+	if (end)
+		return end;
 	if (start_stack >= sp && start_stack < hi) {
 		add(&count->top_start, 1);
 		*flags |= CAPTURE_TOP_START;
 		return start_stack + 8;
 	}
-	end = go_top(sp, fsbase, start_stack, count, flags);
-	if (end)
-		return end;
 	if (fsbase > sp && fsbase < hi) {
 		add(&count->top_tls, 1);
 		*flags |= CAPTURE_TOP_TLS;
@@ -229,15 +229,19 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 	__u64 start_stack = mm->start_stack, end;
 	struct vma_range range = {};
 
-	if (sp >= top->lo && sp < top->hi) {
-		add(&count->top_cached, 1);
-		*flags |= CAPTURE_TOP_CACHED;
-		return top->hi;
-	}
+	/*
+	 * First, because the bounds of a thread's own stack may have been cached before Go ran: a
+	 * sample there has the goroutine's stack, too.
+	 */
 	if (top->go) {
 		end = go_top(sp, fsbase, start_stack, count, flags);
 		if (end)
 			return end;
+	}
+	if (sp >= top->lo && sp < top->hi) {
+		add(&count->top_cached, 1);
+		*flags |= CAPTURE_TOP_CACHED;
+		return top->hi;
 	}
 	if (sp >= top->other_lo && sp < top->other_hi) {
 		add(&count->top_cached, 1);

@@ -41,7 +41,7 @@ fn main() {
 }
 R
 
-# Go's stripped programs: one of them calls the vDSO all the time, on another stack.
+# Go's programs, stripped: this one calls the vDSO all the time, on another stack.
 cat >"$dir/clock.go" <<'G'
 package main
 
@@ -70,7 +70,28 @@ func main() {
 	}
 }
 G
-GO111MODULE=off GOFLAGS= GOCACHE=$PWD/$BUILD/go-cache go build -ldflags='-s -w' -o "$dir/clock" "$dir/clock.go" || { echo "FAIL: go build"; exit 1; }
+# The same with C, which runs on the first thread before Go does.
+cat >"$dir/begin.go" <<'G'
+package main
+
+/*
+#include <time.h>
+static void used(void) {}
+__attribute__((constructor)) static void begin(void)
+{
+	struct timespec t;
+
+	do
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	while (t.tv_nsec < 50000000);
+}
+*/
+import "C"
+
+func init() { C.used() }
+G
+export GO111MODULE=off GOFLAGS= GOCACHE=$PWD/$BUILD/go-cache
+go build -ldflags='-s -w' -o "$dir/clock" "$dir/clock.go" && go build -o "$dir/cgo" "$dir/clock.go" "$dir/begin.go" || { echo "FAIL: go build"; exit 1; }
 
 # Add to the earlier counts: 0 when there are enough samples, 1 when there are not, 2 when there never will be.
 whole() { # program
@@ -97,11 +118,11 @@ whole() { # program
 # rustup's rustc finds no toolchain with another home.
 for rustc in $(type -ap rustc); do "$rustc" --version > /dev/null 2>&1 && break; done
 
-for program in clang gcc rustc python3 node jit java gofmt clock sqlite3 git openssl; do
+for program in clang gcc rustc python3 node jit java gofmt clock cgo sqlite3 git openssl; do
 	case $program in
 	java) argv=(java -cp "$dir" Work) ;;
 	gofmt) argv=("$(go env GOROOT)/bin/gofmt" -d "$(go env GOROOT)/src/net") ;;
-	clock) argv=("$dir/clock") ;;
+	clock | cgo) argv=("$dir/$program") ;;
 	rustc) argv=("$rustc" -O --emit=obj -o "$dir/work.o" "$dir/work.rs") ;;
 	*) workload $program ;;
 	esac
