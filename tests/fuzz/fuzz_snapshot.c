@@ -41,14 +41,16 @@ static void put(int dir, size_t which, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static bool made;
 	struct source *source = NULL;
 	char error[512] = "";
 	struct event event;
 	int dir, rc;
 
-	if (folder[strlen(folder) - 1] == 'X') {
+	if (!made) {
 		if (!mkdtemp(folder))
 			abort();
+		made = true;
 		(void)atexit(clean_up);
 	}
 	dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
