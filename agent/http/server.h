@@ -25,6 +25,8 @@ struct server_shared {
 	 * that a request sees them.
 	 */
 	_Atomic uint64_t flush_ns;
+	_Atomic uint64_t
+		written_ns;   /* until when all samples are in the history, CLOCK_MONOTONIC */
 	_Atomic bool serving; /* connections are accepted */
 	struct recordings recordings;
 };

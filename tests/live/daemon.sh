@@ -346,6 +346,8 @@ for ahead in 7200 -3600 0; do
 	# One window has the step in it.
 	before=$(($(newest) + 1))
 	until_or_dead $daemon has_more || fail "nothing is recorded with a clock that is $ahead s ahead: $(cat "$dir/log")"
+	# A request waits for its own samples, not for a window that ends later by the clock of before.
+	[ "$(status "/debug/pprof/profile?seconds=1&comm=prog")" = 200 ] || fail "a second with a clock that is $ahead s ahead: $(head -c 300 "$dir/status")"
 done
 kill -INT $daemon
 wait $daemon || fail "exit $?: $(cat "$dir/log")"

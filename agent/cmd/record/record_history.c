@@ -7,6 +7,7 @@
 #include "agent/live/live.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { COUNTERS_MAX = 8 + PROFILE_FILTERED_N + EVENT_LOST_N + UW_STOP_N };
@@ -18,9 +19,10 @@ static const char *const filtered_names[PROFILE_FILTERED_N] = {
 	[PROFILE_FILTERED_FAILED] = "failed",	[PROFILE_FILTERED_SHORT_WAIT] = "short_wait",
 };
 
-int record_history_new(const char *path, struct record_history *out)
+int record_history_new(const char *path, _Atomic uint64_t *written_ns, struct record_history *out)
 {
 	*out = (struct record_history){ .path = path,
+					.written_ns = written_ns,
 					.committed = io_shared(sizeof(*out->committed)) };
 	return out->committed ? 0 : -errno;
 }
@@ -165,5 +167,7 @@ int record_history_take(void *ctx, const struct profile *p, int fd)
 	add_fired(&h->committed->fired, &c.fired);
 	accounting_add(&h->committed->accounting, &c.accounting);
 	h->pending = (struct record_counts){ .fired.fired = 0 };
+	if (h->written_ns)
+		atomic_store(h->written_ns, p->end_ns);
 	return 0;
 }

@@ -18,15 +18,20 @@ struct record_counts {
 struct record_history {
 	const char *path;		 /* of the database; borrowed */
 	struct record_counts *committed; /* in all windows; shared by a recording's processes */
-	struct profile_fired seen;	 /* until the last window ended */
+	_Atomic uint64_t
+		*written_ns; /* where the end of what is added is told, CLOCK_MONOTONIC; or NULL */
+	struct profile_fired seen; /* until the last window ended */
 	/* Of the writer's thread: */
 	bool again;		      /* the first window of a worker that follows one that died */
 	struct record_counts before;  /* committed when it began */
 	struct record_counts pending; /* of windows that could not be added */
 };
 
-/* Begin, before the recording's processes are made. -ENOMEM. */
-int record_history_new(const char *path, struct record_history *out);
+/*
+ * Begin, before the recording's processes are made. written_ns: memory that they share, or NULL if nobody
+ * waits for windows. -ENOMEM.
+ */
+int record_history_new(const char *path, _Atomic uint64_t *written_ns, struct record_history *out);
 /* In a worker, before its first window. again: it follows one that died. */
 void record_history_begin(struct record_history *h, bool again);
 /* When a window ends: set the profile's times since 1970, and what fired since the last window. */

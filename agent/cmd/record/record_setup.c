@@ -9,6 +9,7 @@
 #include "agent/export/output.h"
 #include "agent/export/profile/types.h"
 #include "agent/history/history.h"
+#include "agent/http/server.h"
 #include "agent/live/live.h"
 #include "agent/log.h"
 #include "agent/role/reading.h"
@@ -202,7 +203,8 @@ int record_prepare(struct recorder *r)
 	int err = try_output(o);
 
 	if (!err && o->history)
-		err = record_history_new(o->history, &r->history);
+		err = record_history_new(
+			o->history, o->server ? &o->server->shared->written_ns : NULL, &r->history);
 	if (err)
 		return err;
 	r->live = o->live;
