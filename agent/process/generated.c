@@ -313,7 +313,6 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct memory *m = ctx;
 	const struct event_sample *s = &m->sample->sample;
-	const struct uw_mapping *file;
 	int err;
 
 	if ((!size || ++m->reads % READS == 0) && m->until_ns)
@@ -327,10 +326,7 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 		return read_live(m, addr, out, size);
 	err = s->read(s->read_ctx, addr, out, size);
 	/* A core lacks what is in the files that were mapped. */
-	file = err && m->space ? uw_space_resolved(m->space, addr) : NULL;
-	return file && file->object && !uw_object_read(file->object, addr - file->bias, out, size)
-		       ? 0
-		       : err;
+	return err && m->space ? module_read(m->space, addr, out, size) : err;
 }
 
 /* ---- lists -------------------------------------------------------------------------------- */

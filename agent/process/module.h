@@ -7,7 +7,9 @@
 
 #include "unwinder/unwinder.h"
 
+#include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct runtime_frames;
@@ -57,6 +59,15 @@ static inline bool module_is_generated(const struct uw_mapping *m)
 	const struct module *module = m ? m->user : NULL;
 
 	return module && module->kind == MODULE_JIT;
+}
+
+/* Read from a file that a process has mapped what is at an address of it, unless it may be written to. -EFAULT: nothing. */
+static inline int module_read(struct uw_space *space, uint64_t addr, void *out, size_t size)
+{
+	const struct uw_mapping *m = uw_space_resolved(space, addr);
+
+	return m && m->object && !uw_object_read(m->object, addr - m->bias, out, size) ? 0
+										       : -EFAULT;
 }
 
 #endif

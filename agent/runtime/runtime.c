@@ -657,6 +657,22 @@ static void sort(struct runtimes *r, size_t n)
 	}
 }
 
+/* The memory of a core's process. */
+struct core {
+	const struct event_sample *sample;
+	struct uw_space *space;
+};
+
+/* A uw_read_fn. A core lacks what is in the files that were mapped. */
+static int read_core(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	const struct core *c = ctx;
+
+	return c->sample->read(c->sample->read_ctx, addr, out, size)
+		       ? module_read(c->space, addr, out, size)
+		       : 0;
+}
+
 /* A core has all memory: what a plan copies of it are the sample's slices. */
 static void copy_slices(struct runtimes *r, const struct watch *w, struct event_sample *s)
 {
@@ -685,6 +701,7 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 				       .n_native = n,
 				       .put = r->put,
 				       .max_put = RUNTIME_PUT_MAX };
+	struct core core = { .sample = &sample->sample };
 	struct thread thread;
 
 	*put = r->put;
@@ -695,6 +712,11 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 	if (labels) {
 		own.sample.slices += labels;
 		own.sample.n_slices -= labels;
+	}
+	if (own.sample.read) {
+		core.space = thread.space;
+		own.sample.read = read_core;
+		own.sample.read_ctx = &core;
 	}
 	if (!own.sample.n_slices && own.sample.read && own.sample.thread_pointer && w->plan)
 		copy_slices(r, w, &own.sample);

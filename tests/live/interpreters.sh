@@ -18,8 +18,8 @@ fail() {
 
 # Record the whole system while a program runs; compare its stacks with what it wrote.
 check() {
-	local module=$1 interpreter=$2 program=$3
-	shift 3
+	local module=$1 interpreter=$2 program=$3 main=$4
+	shift 4
 	"$interpreter" "$programs/$program" 300 > "$dir/truth" &
 	local pid=$!
 	until_or_dead $pid test -s "$dir/truth" || fail "$program does not begin"
@@ -30,6 +30,7 @@ check() {
 	kill -INT $recorder
 	wait $recorder || fail "record"
 	runs $pid || fail "$program ended"
+	gcore -o "$dir/core" $pid > "$dir/log" 2>&1 || fail "gcore"
 	kill $pid
 	wait $pid 2> /dev/null
 	"$offwind" unwind -q --pid $pid -f tsv -o "$dir/tsv" "$dir/$program.owc" 2> "$dir/log" || fail "unwind"
@@ -37,8 +38,13 @@ check() {
 	# A capture gives the same frames later, without the process.
 	"$offwind" unwind -q -f folded -o "$dir/later" "$dir/$program.owc" 2> "$dir/log" || fail "unwind, folded"
 	diff <(grep "^$interpreter;" "$dir/$program.folded" | sort) <(grep "^$interpreter;" "$dir/later" | sort) > "$dir/log" || fail "$program: live and later differ"
+	# A core has all of it, too, or the interpreter's file has: the function that is outermost is the program itself.
+	"$offwind" unwind -q --tid $pid -f tsv -o "$dir/tsv" "$dir/core.$pid" 2> "$dir/log" || fail "a core"
+	rm "$dir/core.$pid"
+	awk -F '\t' -v module="$module" -v main="$main" '$3 == module { n++; unknown += $5 == "[unknown]"; last = $5 }
+		END { print n + 0, module, "frames of a core, the outermost", last; exit !(n > 1 && !unknown && last == main) }' "$dir/tsv" || fail "a core's frames: $(cut -f 3,5 "$dir/tsv")"
 }
 
-check '[php]' php work.php Shop::compare zend_call_function usort
-check '[ruby]' ruby work.rb 'block in Shop#sorted' rb_ary_sort_bang 'Array#sort'
-check '[perl]' perl work.pl Shop::by Perl_pp_sort Shop::sorted
+check '[php]' php work.php '{main}' Shop::compare zend_call_function usort
+check '[ruby]' ruby work.rb '<main>' 'block in Shop#sorted' rb_ary_sort_bang 'Array#sort'
+check '[perl]' perl work.pl '(main)' Shop::by Perl_pp_sort Shop::sorted
