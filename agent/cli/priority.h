@@ -10,6 +10,13 @@
 void priority_raise(void);
 
 /*
+ * In a process whose nice value was raised, make a session of its own, with a nice value: where the kernel
+ * shares CPUs between sessions (sched(7), "The autogroup feature"), nice values count only within each, and
+ * any user can make hundreds. On a terminal nothing changes: its keys are for all processes of a session.
+ */
+void priority_apart(void);
+
+/*
  * Give the calling thread alone SCHED_FIFO with this priority; 0 returns to normal scheduling.
  * Return 0, or a negative code after reporting why not.
  */

@@ -79,6 +79,8 @@ static _Noreturn void be_opener(struct supervisor *s, struct channels *channels)
 				      CAP_SETUID,     CAP_SETGID,	   CAP_SYSLOG };
 
 	be_helper(s, "offwind-opener");
+	if (s->live)
+		priority_apart();
 	leave_lock(s);
 	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
 	capture_free(s->live);
@@ -100,6 +102,7 @@ static _Noreturn void be_capture(struct supervisor *s)
 	int err;
 
 	be_helper(s, "offwind-capture");
+	priority_apart();
 	leave_lock(s);
 	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
 	if (s->given->realtime)
@@ -143,8 +146,10 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 	 * The programs of a machine take some tens of megabytes, and debug information of some
 	 * gigabytes goes to an unnamed file.
 	 */
-	if (s->live)
+	if (s->live) {
+		priority_apart();
 		sandbox_limit_memory(limits.memory_bytes);
+	}
 	supervisor_restore_signals(s);
 	(void)close(ends[1]);
 	if (s->live)

@@ -233,7 +233,7 @@ grep -q "the process that writes the store does not end, and is killed" "$dir/er
 # ---- a recording's worker that dies, or does not go on --------------------------------------------------
 
 # This one waits for half a minute: look at it last. Its worker stops while it reads a file.
-LD_PRELOAD=$dir/hostile.so HOSTILE=hang:$(stat -c %i "$dir/libhot.so") "$offwind" record -a -d 40 -o "$dir/hung.pb.gz" --stats "$dir/hung.json" 2>"$dir/hung.log" & hung=$!
+LD_PRELOAD=$dir/hostile.so HOSTILE=hang:$(stat -c %i "$dir/libhot.so") setsid "$offwind" record -a -d 40 -o "$dir/hung.pb.gz" --stats "$dir/hung.json" 2>"$dir/hung.log" & hung=$!
 workers_of() { # SUPERVISOR: the confined ones
 	local child
 	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
@@ -246,6 +246,12 @@ is_stopped() { worker=$(workers_of "$1") && grep -q '^State:.T' "/proc/$worker/s
 until_or_dead $hung has_worker $hung
 "$dir/prog" &
 until_or_dead $hung is_stopped $hung || fail "the worker did not stop"
+# It has no terminal: whatever sessions others begin, those that record weigh more. A nice value of its own stays.
+if [ "$(nice)" = 0 ] && [ "$(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev/null)" = 1 ]; then
+	for pid in $(cat "/proc/$hung/task/$hung/children"); do
+		has_name "$pid" offwind-store || grep -q 'nice -10$' "/proc/$pid/autogroup" || fail "$(cat "/proc/$pid/comm"): $(cat "/proc/$pid/autogroup")"
+	done
+fi
 
 balance() { # STATS: every occurrence is accounted for
 	python3 -c '
