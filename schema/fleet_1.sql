@@ -30,6 +30,13 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS sums ENGINE = SummingMergeTree PARTITION 
 ORDER BY (type, toStartOfHour(time), stack, time)
 AS SELECT type, time, stack, sum(n) AS n, sum(value) AS value, count() AS rows FROM samples GROUP BY type, time, stack;
 
+-- The same by hour and host, without labels: which hosts run a function, what a host does. It answers for the hours that
+-- lie in a range as a whole; the rest of the range comes from samples.
+CREATE MATERIALIZED VIEW IF NOT EXISTS host_sums ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(hour)
+ORDER BY (type, hour, stack, host)
+AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, count() AS rows
+FROM samples GROUP BY type, hour, stack, host;
+
 -- Stacks, the innermost frame first. stack is a hash over the frames.
 CREATE TABLE IF NOT EXISTS stacks (
 	stack UInt64,

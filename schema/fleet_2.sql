@@ -26,6 +26,21 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS sums ENGINE = SummingMergeTree PARTITION 
 ORDER BY (type, toStartOfHour(time), stack, time) TTL time + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1
 AS SELECT type, time, stack, sum(n) AS n, sum(value) AS value, count() AS rows FROM samples GROUP BY type, time, stack;
 
+CREATE TABLE IF NOT EXISTS host_sums (
+	type UInt32 CODEC(ZSTD(1)),
+	hour DateTime CODEC(Delta, ZSTD(1)),
+	stack UInt64 CODEC(ZSTD(1)),
+	host String CODEC(ZSTD(1)),
+	n UInt64 CODEC(T64, ZSTD(1)),
+	value Int64 CODEC(T64, ZSTD(1)),
+	rows UInt64 CODEC(T64, ZSTD(1))
+) ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(hour) ORDER BY (type, hour, stack, host)
+TTL hour + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS host_sums_view TO host_sums
+AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, count() AS rows
+FROM samples GROUP BY type, hour, stack, host;
+
 CREATE TABLE IF NOT EXISTS stacks (
 	stack UInt64 CODEC(ZSTD(1)),
 	frames Array(UInt64) CODEC(ZSTD(1))

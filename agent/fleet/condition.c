@@ -82,12 +82,19 @@ static const char *label_of(const struct http_argument *a, bool base)
 	return base ? api_base_key(a) : api_is_label(a) ? a->key : NULL;
 }
 
-bool condition_has_labels(const struct http_request *r, bool base)
+enum condition_labels condition_labels(const struct http_request *r, bool base)
 {
-	for (size_t i = 0; i < r->n_arguments; i++)
-		if (label_of(&r->arguments[i], base))
-			return true;
-	return false;
+	enum condition_labels found = CONDITION_NO_LABELS;
+
+	for (size_t i = 0; i < r->n_arguments; i++) {
+		const char *key = label_of(&r->arguments[i], base);
+
+		if (key && strcmp(key, "host") != 0)
+			return CONDITION_LABELS;
+		if (key)
+			found = CONDITION_HOSTS;
+	}
+	return found;
 }
 
 /* Return whether an argument before this one has the same key. */
@@ -199,6 +206,14 @@ void condition_time(FILE *sql, const struct condition_range *range)
 		      second_of(range->from_ns), second_of(range->to_ns));
 }
 
+/* Return when the last hour begins that is over before the range ends; 0: there is none. */
+static uint64_t last_hour_of(const struct condition_range *range)
+{
+	uint64_t to = second_of(range->to_ns);
+
+	return to > 3600 ? to - 3600 : 0;
+}
+
 /*
  * Write the same for the hours, which follows from it, and which the keys of samples and sums have: ClickHouse 18.16
  * does not see that it follows, and would read all rows of a day.
@@ -211,12 +226,31 @@ static void put_hours(FILE *sql, const struct condition_range *range)
 		      second_of(range->from_ns), second_of(range->to_ns));
 }
 
+/* When hours begin is left to the server: its time zone may differ from others by half an hour. */
+static void put_range(FILE *sql, const struct condition_range *range)
+{
+	uint64_t from = second_of(range->from_ns), last = last_hour_of(range);
+
+	if (range->part == CONDITION_WHOLE_HOURS) {
+		(void)fprintf(sql,
+			      "hour >= toDateTime(%" PRIu64 ") AND hour <= toDateTime(%" PRIu64 ")",
+			      from, last);
+		return;
+	}
+	condition_time(sql, range);
+	put_hours(sql, range);
+	if (range->part == CONDITION_OTHER_HOURS)
+		(void)fprintf(sql,
+			      " AND (toStartOfHour(time) < toDateTime(%" PRIu64
+			      ") OR toStartOfHour(time) > toDateTime(%" PRIu64 "))",
+			      from, last);
+}
+
 int condition_write(FILE *sql, const struct http_request *r, struct http_reply *reply,
 		    const struct condition_range *range, uint32_t type)
 {
 	(void)fprintf(sql, "type = %" PRIu32 " AND ", type);
-	condition_time(sql, range);
-	put_hours(sql, range);
+	put_range(sql, range);
 	for (size_t i = 0; i < r->n_arguments; i++) {
 		const struct http_argument *a = &r->arguments[i];
 		const char *key = label_of(a, range->base);

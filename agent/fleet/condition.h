@@ -14,23 +14,29 @@ void condition_text(FILE *sql, const char *text);
 /* Write the value of a label of a row in label_sets. */
 void condition_value(FILE *sql, const char *key);
 
-/* Return whether a request has conditions on labels or hosts; base: of the base. */
-bool condition_has_labels(const struct http_request *r, bool base);
+/* What labels the conditions of a request are on. */
+enum condition_labels { CONDITION_NO_LABELS, CONDITION_HOSTS, CONDITION_LABELS };
+/* Return whether the request has conditions on hosts alone, or on other labels; base: of the base. */
+enum condition_labels condition_labels(const struct http_request *r, bool base);
 
 /* Say in the reply that processes and threads are not told apart. Return -EINVAL. */
 int condition_no_processes(struct http_reply *reply, const char *key);
 
+/* Which part of a range: the hours that lie in it as a whole are rows of host_sums, the others of samples. */
+enum condition_part { CONDITION_ALL, CONDITION_WHOLE_HOURS, CONDITION_OTHER_HOURS };
+
 struct condition_range {
 	uint64_t from_ns, to_ns;
 	bool base; /* the conditions on labels are those of the base */
+	enum condition_part part;
 };
 
 /* Write the condition that a row's time is in a range. */
 void condition_time(FILE *sql, const struct condition_range *range);
 
 /*
- * Write the conditions on rows of the table samples: type, time, labels, functions. -EINVAL: one cannot be asked; the
- * reply says which.
+ * Write the conditions on rows of the table samples (of host_sums for whole hours): type, time, labels, functions.
+ * -EINVAL: one cannot be asked; the reply says which.
  */
 int condition_write(FILE *sql, const struct http_request *r, struct http_reply *reply,
 		    const struct condition_range *range, uint32_t type);

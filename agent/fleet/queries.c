@@ -3,11 +3,10 @@
 
 #include <string.h>
 
-/* Return the table of samples; rows that may be there twice are merged before. */
-static const char *samples_of(const struct query_sums *q)
-{
-	return q->summed ? "sums" : q->twice ? "samples FINAL" : "samples";
-}
+static const char *const tables[] = { [QUERY_SAMPLES] = "samples",
+				      [QUERY_MERGED] = "samples FINAL",
+				      [QUERY_SUMS] = "sums",
+				      [QUERY_HOST_SUMS] = "host_sums" };
 
 static bool is_host(const struct query_sums *q)
 {
@@ -28,6 +27,15 @@ static bool is_joined(const struct query_sums *q)
 static int put_conditions(FILE *sql, const struct query_sums *q)
 {
 	return condition_write(sql, q->request, q->reply, &q->range, q->type);
+}
+
+/* Write the condition on the hours that lie in the range as a whole, or on the others. */
+static int put_part(FILE *sql, const struct query_sums *q, enum condition_part part)
+{
+	struct condition_range range = q->range;
+
+	range.part = part;
+	return condition_write(sql, q->request, q->reply, &range, q->type);
 }
 
 void query_types(FILE *sql)
@@ -64,19 +72,37 @@ int query_batches(FILE *sql, struct http_reply *reply, const struct condition_ra
 	return err;
 }
 
-void query_has_sums(FILE *sql)
+void query_has_sums(FILE *sql, enum query_table table)
 {
-	(void)fputs("SELECT toUInt64(count()) FROM system.tables WHERE database = "
-		    "currentDatabase() AND name = 'sums'",
-		    sql);
+	(void)fprintf(sql,
+		      "SELECT toUInt64(count()) FROM system.tables WHERE database = "
+		      "currentDatabase() AND name = '%s'",
+		      tables[table]);
 }
 
-int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range)
+int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range,
+			 enum query_table table)
 {
 	const struct http_request none = { .n_arguments = 0 };
+	const struct query_sums all = { .request = &none, .reply = reply, .range = *range };
+	int err;
 
-	(void)fputs("SELECT toUInt64(sum(rows)), toInt64(sum(value)) FROM sums WHERE ", sql);
-	return condition_write(sql, &none, reply, range, 0);
+	if (table == QUERY_SUMS) {
+		(void)fputs("SELECT toUInt64(sum(rows)), toInt64(sum(value)) FROM sums WHERE ",
+			    sql);
+		return put_conditions(sql, &all);
+	}
+	(void)fputs("SELECT toUInt64(sum(part_rows)), toInt64(sum(part_value)) FROM (SELECT "
+		    "sum(rows) AS part_rows, sum(value) AS part_value FROM host_sums WHERE ",
+		    sql);
+	err = put_part(sql, &all, CONDITION_WHOLE_HOURS);
+	(void)fputs(" UNION ALL SELECT count() AS part_rows, sum(value) AS part_value FROM samples "
+		    "WHERE ",
+		    sql);
+	if (!err)
+		err = put_part(sql, &all, CONDITION_OTHER_HOURS);
+	(void)fputs(") AS parts", sql);
+	return err;
 }
 
 /* The columns that rows of samples are added up by. */
@@ -89,7 +115,38 @@ static const char *columns_of(const struct query_sums *q)
 	return has_all(q) ? "stack, labels, host" : is_host(q) ? "stack, host" : "stack";
 }
 
-/* Sums by a label: the rows of samples are added up before the labels are joined. Since 19.14, what is joined needs a name. */
+/* Sums of rows by these columns, as part_n and part_value. */
+static int put_sums_of(FILE *sql, const struct query_sums *q, const char *columns,
+		       enum query_table table, enum condition_part part)
+{
+	int err;
+
+	(void)fprintf(sql, "SELECT %s, sum(n) AS part_n, sum(value) AS part_value FROM %s WHERE ",
+		      columns, tables[table]);
+	err = put_part(sql, q, part);
+	(void)fprintf(sql, " GROUP BY %s", columns);
+	return err;
+}
+
+/* The same as a table in parentheses. Shards add up their own rows of each half. */
+static int put_parts(FILE *sql, const struct query_sums *q, const char *columns)
+{
+	bool halves = q->table == QUERY_HOST_SUMS;
+	int err;
+
+	(void)fputc('(', sql);
+	err = put_sums_of(sql, q, columns, q->table,
+			  halves ? CONDITION_WHOLE_HOURS : CONDITION_ALL);
+	if (!err && halves) {
+		(void)fputs(" UNION ALL ", sql);
+		err = put_sums_of(sql, q, columns, QUERY_SAMPLES, CONDITION_OTHER_HOURS);
+	}
+	/* Since 19.14, what is joined needs a name. */
+	(void)fputs(") AS parts", sql);
+	return err;
+}
+
+/* Sums by a label: the rows of samples are added up before the labels are joined. */
 static int put_joined(FILE *sql, const struct query_sums *q, const char *first, const char *columns,
 		      const char *groups)
 {
@@ -97,22 +154,34 @@ static int put_joined(FILE *sql, const struct query_sums *q, const char *first, 
 
 	(void)fprintf(sql, "SELECT %s", first);
 	condition_value(sql, q->key);
+	(void)fputs(" AS word, toUInt64(sum(part_n)), toInt64(sum(part_value)) FROM ", sql);
+	err = put_parts(sql, q, columns);
 	(void)fprintf(sql,
-		      " AS word, toUInt64(sum(part_n)), toInt64(sum(part_value)) FROM (SELECT %s, "
-		      "sum(n) AS part_n, sum(value) AS part_value FROM %s WHERE ",
-		      columns, samples_of(q));
-	err = put_conditions(sql, q);
-	(void)fprintf(sql,
-		      " GROUP BY %s) AS parts ANY LEFT JOIN (SELECT labels, keys, vals FROM "
-		      "label_sets) AS sets USING labels GROUP BY %s",
-		      columns, groups);
+		      " ANY LEFT JOIN (SELECT labels, keys, vals FROM label_sets) AS sets USING "
+		      "labels GROUP BY %s",
+		      groups);
 	return err;
+}
+
+/* Write where sums come from, and the conditions. */
+static int put_source(FILE *sql, const struct query_sums *q, const char *columns)
+{
+	if (q->table == QUERY_HOST_SUMS)
+		return put_parts(sql, q, columns);
+	(void)fprintf(sql, "%s WHERE ", tables[q->table]);
+	return put_conditions(sql, q);
+}
+
+/* Return what comes before n and value where they are added up. */
+static const char *part_of(const struct query_sums *q)
+{
+	return is_joined(q) || q->table == QUERY_HOST_SUMS ? "part_" : "";
 }
 
 int query_sums(FILE *sql, const struct query_sums *q)
 {
 	const char *columns = columns_of(q), *stack = q->stacks ? "stack" : "toUInt64(0)";
-	const char *part = is_joined(q) ? "part_" : "";
+	const char *part = part_of(q);
 	char first[64];
 	int err;
 
@@ -121,11 +190,10 @@ int query_sums(FILE *sql, const struct query_sums *q)
 		err = put_joined(sql, q, first, columns, q->stacks ? "stack, word" : "word");
 	} else {
 		(void)fprintf(sql,
-			      "SELECT %s, %s, %s, toUInt64(sum(n)), toInt64(sum(value)) FROM %s "
-			      "WHERE ",
+			      "SELECT %s, %s, %s, toUInt64(sum(%sn)), toInt64(sum(%svalue)) FROM ",
 			      stack, has_all(q) ? "labels" : "toUInt64(0)",
-			      has_all(q) || is_host(q) ? "host" : "''", samples_of(q));
-		err = put_conditions(sql, q);
+			      has_all(q) || is_host(q) ? "host" : "''", part, part);
+		err = put_source(sql, q, columns);
 		(void)fprintf(sql, " GROUP BY %s", columns);
 	}
 	(void)fprintf(sql, " ORDER BY sum(%s%s) DESC LIMIT %zu", part, q->counted ? "n" : "value",
@@ -135,23 +203,25 @@ int query_sums(FILE *sql, const struct query_sums *q)
 
 int query_total(FILE *sql, const struct query_sums *q)
 {
-	(void)fprintf(sql, "SELECT toUInt64(sum(n)), toInt64(sum(value)) FROM %s WHERE ",
-		      samples_of(q));
-	return put_conditions(sql, q);
+	const char *part = q->table == QUERY_HOST_SUMS ? "part_" : "";
+
+	(void)fprintf(sql, "SELECT toUInt64(sum(%sn)), toInt64(sum(%svalue)) FROM ", part, part);
+	return put_source(sql, q, "type");
 }
 
 int query_points(FILE *sql, const struct query_sums *q)
 {
-	static const char first[] = "toUInt64(toUInt32(time)), ";
+	const char *first = q->times ? "toUInt64(toUInt32(time)), " : "toUInt64(0), ";
+	const char *part = part_of(q);
 	int err;
 
 	if (is_joined(q))
-		return put_joined(sql, q, first, "time, labels", "time, word");
-	(void)fprintf(sql,
-		      "SELECT %s%s AS word, toUInt64(sum(n)), toInt64(sum(value)) FROM %s WHERE ",
-		      first, is_host(q) ? "host" : "''", samples_of(q));
-	err = put_conditions(sql, q);
-	(void)fputs(" GROUP BY time, word", sql);
+		return put_joined(sql, q, first, q->times ? "time, labels" : "labels",
+				  q->times ? "time, word" : "word");
+	(void)fprintf(sql, "SELECT %s%s AS word, toUInt64(sum(%sn)), toInt64(sum(%svalue)) FROM ",
+		      first, is_host(q) ? "host" : "''", part, part);
+	err = put_source(sql, q, is_host(q) ? "host" : "type");
+	(void)fputs(q->times ? " GROUP BY time, word" : " GROUP BY word", sql);
 	return err;
 }
 

@@ -9,17 +9,25 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Which table has what is asked for. */
+enum query_table {
+	QUERY_SAMPLES,
+	QUERY_MERGED, /* samples, whose rows may be there twice: they are merged before */
+	QUERY_SUMS,   /* nothing is asked by host or label */
+	QUERY_HOST_SUMS, /* nothing is asked by time or by other labels than host: whole hours, and the rest from samples */
+};
+
 struct query_sums { /* which samples are added up; all borrowed */
 	const struct http_request *request;
 	struct http_reply *reply;
 	struct condition_range range;
 	uint32_t type;
 	bool counted; /* what was asked for is in n, not in value */
-	bool twice;   /* rows may be there twice: they are merged before */
-	bool summed;  /* the table sums has what is asked for: key is NULL */
+	enum query_table table;
 	/* By the value of this label, which may be host; NULL: of none; "*": by all labels and host. */
 	const char *key;
 	bool stacks; /* by stack, too */
+	bool times;  /* by slot, too */
 	size_t n_rows;
 };
 
@@ -34,14 +42,15 @@ void query_counters(FILE *sql, const struct condition_range *range);
  * -EINVAL: see condition_write.
  */
 int query_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range);
-/* Whether there is a table sums; and how many batches it has in the range, and the sum of their ends. */
-void query_has_sums(FILE *sql);
-int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range);
+/* Whether there is a table of sums; and how many batches it has in the range, and the sum of their ends. */
+void query_has_sums(FILE *sql, enum query_table table);
+int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range,
+			 enum query_table table);
 /* stack, labels, value of the label, sum of n, sum of value: the rows with the most. -EINVAL: see condition_write. */
 int query_sums(FILE *sql, const struct query_sums *asked);
 /* Sum of n, sum of value of all of them. */
 int query_total(FILE *sql, const struct query_sums *asked);
-/* When a slot begins, value of the label, sum of n, sum of value. */
+/* When a slot begins (0: not asked for), value of the label, sum of n, sum of value. */
 int query_points(FILE *sql, const struct query_sums *asked);
 
 /* Of what ids has: stack, frames; frame, build_id, vaddr, module, functions, files, lines, version; labels, keys, vals. */

@@ -72,8 +72,9 @@ static int find_batches(struct fleet *f, struct http_reply *reply, const struct 
 
 	if (err)
 		return http_fail(reply, 503, "there is no memory");
-	err = query_batches(q.out, reply,
-			    &(struct condition_range){ range->from_ns, range->to_ns, false });
+	err = query_batches(
+		q.out, reply,
+		&(struct condition_range){ range->from_ns, range->to_ns, .base = false });
 	if (err)
 		sql_drop(&q);
 	else
@@ -109,33 +110,48 @@ static int ask_numbers(struct fleet *f, struct http_reply *reply, struct sql *q,
 }
 
 /*
- * Find out whether the table sums has the very batches of a range that samples has. Tables of an older version do not have it,
+ * Find out whether a table of sums has the very batches of a range that samples has. Tables of an older version do not have it,
  * or only for later times; and a batch that came twice is twice in it.
  */
 static int find_sums(struct fleet *f, struct http_reply *reply, const struct condition_range *range,
-		     const struct batches *batches, bool *out)
+		     const struct batches *batches, enum query_table table, bool *out)
 {
-	const struct condition_range all = { range->from_ns, range->to_ns, false };
+	const struct condition_range all = { range->from_ns, range->to_ns, .base = false };
 	uint64_t there = 0, summed[2] = { 0, 0 };
 	struct sql q;
 	int err = sql_begin(&q);
 
 	if (err)
 		return err;
-	query_has_sums(q.out);
+	query_has_sums(q.out, table);
 	err = ask_numbers(f, reply, &q, &there, 1);
 	if (err || !there)
 		return err;
 	err = sql_begin(&q);
 	if (err)
 		return err;
-	err = query_summed_batches(q.out, reply, &all);
+	err = query_summed_batches(q.out, reply, &all, table);
 	if (err)
 		sql_drop(&q);
 	else
 		err = ask_numbers(f, reply, &q, summed, 2);
 	*out = !err && summed[0] == batches->n && summed[1] == batches->ends;
 	return err;
+}
+
+/* Return the smallest table that can have what is asked for. */
+static enum query_table table_for(const struct query_sums *asked)
+{
+	const struct condition_range *range = &asked->range;
+	enum condition_labels labels = condition_labels(asked->request, range->base);
+	bool hours = !asked->times && range->to_ns > range->from_ns &&
+		     range->to_ns - range->from_ns >= 3600 * SECOND_NS;
+
+	if (!asked->key && labels == CONDITION_NO_LABELS)
+		return QUERY_SUMS;
+	if (hours && labels != CONDITION_LABELS && (!asked->key || !strcmp(asked->key, "host")))
+		return QUERY_HOST_SUMS;
+	return QUERY_SAMPLES;
 }
 
 static int slot(void *ctx, struct http_reply *reply, const struct api_range *range, uint64_t *ns)
@@ -150,25 +166,25 @@ static int slot(void *ctx, struct http_reply *reply, const struct api_range *ran
 /* ---- questions ---------------------------------------------------------------------------- */
 
 /* Find the type and the batches of a question, and how it is asked. A negative code is in the reply. */
-static int prepare(struct fleet *f, const struct condition_range *range, struct query_sums *asked,
-		   struct fleet_type *type, struct batches *batches)
+static int prepare(struct fleet *f, struct query_sums *asked, struct fleet_type *type,
+		   struct batches *batches)
 {
-	const struct api_range times = { range->from_ns, range->to_ns };
+	const struct api_range range = { asked->range.from_ns, asked->range.to_ns };
+	enum query_table table = table_for(asked);
 	const char *key = asked->key;
+	bool summed = false;
 	int err;
 
 	if (key && (!strcmp(key, "pid") || !strcmp(key, "tid")))
 		return condition_no_processes(asked->reply, key);
 	err = find_type(f, asked->request, asked->reply, type);
 	if (!err)
-		err = find_batches(f, asked->reply, &times, batches);
-	if (!err && batches->n && !batches->twice && !key &&
-	    !condition_has_labels(asked->request, range->base))
-		err = find_sums(f, asked->reply, range, batches, &asked->summed);
-	asked->range = *range;
+		err = find_batches(f, asked->reply, &range, batches);
+	if (!err && batches->n && !batches->twice && table != QUERY_SAMPLES)
+		err = find_sums(f, asked->reply, &asked->range, batches, table, &summed);
+	asked->table = batches->twice ? QUERY_MERGED : summed ? table : QUERY_SAMPLES;
 	asked->type = type->id;
 	asked->counted = type->counted;
-	asked->twice = batches->twice;
 	asked->n_rows = f->n_rows;
 	return err;
 }
@@ -185,11 +201,14 @@ static int read_profile(void *ctx, const struct http_request *r, struct http_rep
 			const struct history_query *query, const char *key, bool frames,
 			struct stacks *s, struct history_found *found)
 {
-	const struct condition_range range = { query->from_ns, query->to_ns, query->base };
-	struct query_sums asked = { .request = r, .reply = reply, .key = key, .stacks = frames };
+	struct query_sums asked = { .request = r,
+				    .reply = reply,
+				    .range = { query->from_ns, query->to_ns, .base = query->base },
+				    .key = key,
+				    .stacks = frames };
 	struct batches batches = { .n = 0 };
 	struct fleet_type type = { .id = 0 };
-	int err = prepare(ctx, &range, &asked, &type, &batches);
+	int err = prepare(ctx, &asked, &type, &batches);
 
 	*found = (struct history_found){ .n_windows = 0 };
 	if (!err)
@@ -206,23 +225,26 @@ static int read_profile(void *ctx, const struct http_request *r, struct http_rep
 }
 
 static int scan(void *ctx, const struct http_request *r, struct http_reply *reply,
-		const struct api_range *range, const char *key, api_sum_fn fn, void *to,
-		const char **type_name, const char **unit)
+		const struct api_range *range, const char *key, bool by_slot, api_sum_fn fn,
+		void *to, const char **type_name, const char **unit)
 {
-	const struct condition_range times = { range->from_ns, range->to_ns, false };
-	struct query_sums asked = { .request = r, .reply = reply, .key = key };
+	struct query_sums asked = { .request = r,
+				    .reply = reply,
+				    .range = { range->from_ns, range->to_ns, .base = false },
+				    .key = key,
+				    .times = by_slot };
 	struct fleet *f = ctx;
 	struct batches batches = { .n = 0 };
 	struct uw_bytes b = { .err = 0 };
 	struct fleet_type type = { .id = 0 };
 	struct sql q;
 	char *text = NULL, value[4096];
-	int err = prepare(f, &times, &asked, &type, &batches);
+	int err = prepare(f, &asked, &type, &batches);
 
-	if (!err && sql_begin(&q))
-		err = http_fail(reply, 503, "there is no memory");
+	if (!err)
+		err = sql_begin(&q);
 	if (err)
-		return err;
+		return fail(reply, err);
 	*type_name = f->type;
 	*unit = f->unit;
 	err = query_points(q.out, &asked);
@@ -240,6 +262,10 @@ static int scan(void *ctx, const struct http_request *r, struct http_reply *repl
 		sum.n = (uint64_t)n;
 		sum.value = type.counted ? n : sum.value;
 		sum.end_ns = sum.start_ns + batches.slot_s * SECOND_NS;
+		if (!by_slot) {
+			sum.start_ns = range->from_ns;
+			sum.end_ns = range->to_ns;
+		}
 		if (b.err || sum.start_ns < range->from_ns || sum.start_ns >= range->to_ns)
 			err = -EBADMSG;
 		else
@@ -259,7 +285,7 @@ static int keys(void *ctx, struct http_reply *reply, history_key_fn fn, void *to
 	int err = sql_begin(&q);
 
 	if (err)
-		return err;
+		return fail(reply, err);
 	query_keys(q.out);
 	err = sql_ask(&q, ctx, reply, NULL, &text, &b);
 	if (!err)
@@ -281,7 +307,7 @@ static int types(void *ctx, struct http_reply *reply, history_key_fn fn, void *t
 	int err = sql_begin(&q);
 
 	if (err)
-		return err;
+		return fail(reply, err);
 	query_types(q.out);
 	err = sql_ask(&q, ctx, reply, NULL, &text, &b);
 	while (!err && !uw_bytes_done(&b)) {
@@ -307,8 +333,9 @@ static int counters(void *ctx, struct http_reply *reply, const struct api_range 
 	int err = sql_begin(&q);
 
 	if (err)
-		return err;
-	query_counters(q.out, &(struct condition_range){ range->from_ns, range->to_ns, false });
+		return fail(reply, err);
+	query_counters(q.out,
+		       &(struct condition_range){ range->from_ns, range->to_ns, .base = false });
 	err = sql_ask(&q, ctx, reply, NULL, &text, &b);
 	while (!err && !uw_bytes_done(&b)) {
 		struct history_counter one = { .what = what, .reason = reason };

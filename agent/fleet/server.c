@@ -237,15 +237,11 @@ static int do_with(const struct fleet_server *s, const char *format, const char 
 /* Make the tables over all shards; a row goes to the shard of its host, or of its id. */
 static int make_distributed(const struct fleet_server *s, const char *database, const char *cluster)
 {
-	static const char *const tables[] = { "types",
-					      "samples",
-					      "sums",
-					      "stacks",
-					      "stacks_by_frame",
-					      "names",
-					      "frames_by_function",
-					      "label_sets",
-					      "counters" };
+	static const char *const tables[] = { "types",	    "samples",
+					      "sums",	    "host_sums",
+					      "stacks",	    "stacks_by_frame",
+					      "names",	    "frames_by_function",
+					      "label_sets", "counters" };
 	char *format = NULL;
 	int err = do_with(s, "CREATE DATABASE IF NOT EXISTS %s" SERVER_ALL, database, "", "");
 

@@ -34,12 +34,12 @@ struct api_remote {
 		    const struct history_query *query, const char *key, bool frames,
 		    struct stacks *stacks, struct history_found *found);
 	/*
-	 * Call fn for the sums by slot and by the value of a label; key NULL: of none. *type and *unit are borrowed
-	 * until the next call.
+	 * Call fn for the sums by slot and by the value of a label; key NULL: of none. times false: all slots are one,
+	 * which begins with the range. *type and *unit are borrowed until the next call.
 	 */
 	int (*scan)(void *ctx, const struct http_request *r, struct http_reply *reply,
-		    const struct api_range *range, const char *key, api_sum_fn fn, void *to,
-		    const char **type, const char **unit);
+		    const struct api_range *range, const char *key, bool times, api_sum_fn fn,
+		    void *to, const char **type, const char **unit);
 	/* Call fn for each key of labels, and for each name of a sample type. */
 	int (*keys)(void *ctx, struct http_reply *reply, history_key_fn fn, void *to);
 	int (*types)(void *ctx, struct http_reply *reply, history_key_fn fn, void *to);

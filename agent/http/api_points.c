@@ -32,6 +32,7 @@ struct points {
 	const struct http_request *r;
 	struct api_range range;
 	const char *key; /* whose values are told apart; NULL: none */
+	bool any_time;	 /* what is asked for does not depend on when it was */
 	bool by_pid, by_tid;
 	bool asks_pid, asks_tid; /* there are conditions on them */
 	const char *value; /* of the sum that another store gives; NULL: the history is read */
@@ -234,7 +235,7 @@ static int points_scan(struct points *p, struct http_reply *reply, history_point
 				    p->by_pid	? "pid"
 				    : p->by_tid ? "tid"
 						: p->key,
-				    take_sum, &sums, type, unit);
+				    !p->any_time, take_sum, &sums, type, unit);
 	err = history_scan(p->api->history, p->range.from_ns, p->range.to_ns, wanted, fn, ctx, type,
 			   unit);
 
@@ -653,6 +654,7 @@ void api_labels(struct api *api, const struct http_request *r, struct http_reply
 	err = points_init(&l.p, api, r, reply, key);
 	if (!err && !*key)
 		err = http_fail(reply, 400, "key is the name of a label, such as comm");
+	l.p.any_time = true;
 	if (!err)
 		err = api_number(r, reply, "n", 1, 1000000, &n);
 	if (!err)

@@ -140,7 +140,7 @@ echo "== sums of all hosts"
 # A database of its own, without blocks that came twice.
 quiet=$one/quiet
 "$offwind" fleet init -q $quiet || fail "another database"
-for table in types stacks names label_sets samples; do clickhouse_ask 1 quiet "INSERT INTO $table SELECT * FROM offwind.$table FINAL"; done
+for table in types stacks names label_sets samples; do clickhouse_ask 1 quiet "INSERT INTO $table SELECT * FROM offwind_all.$table FINAL"; done
 uses_sums() { "$offwind" query "$@" --sql --fleet $quiet --from -2h | grep -q "FROM sums WHERE type = [1-9]"; }
 sums_of() { "$offwind" query top --json --from -2h --fleet $quiet "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])'; }
 rows=$(clickhouse_ask 1 quiet "SELECT toInt64(sum(n)) FROM samples WHERE type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1)")
@@ -151,14 +151,29 @@ uses_sums top --by comm && fail "sums of all hosts are used for labels"
 one_host=$(clickhouse_ask 1 quiet "SELECT any(host) FROM samples WHERE type = 0")
 of_host=$(clickhouse_ask 1 quiet "SELECT toInt64(sum(n)) FROM samples WHERE host = '$one_host' AND type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1)")
 [ "$(sums_of --label "host=$one_host")" = "$of_host" ] || fail "a host has $(sums_of --label "host=$one_host") samples, not $of_host"
+# Sums of a host and hour, and the rest of a range from the samples: the same as of samples alone, wherever the range begins and ends.
+now=$(date +%s) middle=$(clickhouse_ask 1 quiet "SELECT toUInt32(toDateTime(avg(toUInt32(time)))) FROM samples WHERE type = 0")
+hour=$((now / 3600 * 3600))
+for range in "$((hour - 3600)) $((hour + 3600))" "$((hour - 7200)) $middle" "$middle $((middle + 9000))" "$((middle - 3500)) $((middle + 100))"; do
+	read -r from to <<<"$range"
+	within="--fleet $quiet --from $(date -u -d @$from +%FT%TZ) --to $(date -u -d @$to +%FT%TZ)"
+	clickhouse_ask 1 quiet "SELECT host, toInt64(sum(n)) AS all FROM samples WHERE type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1) AND time >= toDateTime($from) AND time < toDateTime($to) GROUP BY host ORDER BY host" | tr '\t' ' ' >"$dir/expected"
+	"$offwind" query labels host --type samples --json $within | python3 -c 'import json, sys; [print(r["value"], r["samples"]) for r in sorted(json.load(sys.stdin)["values"], key=lambda r: r["value"])]' >"$dir/of_hosts"
+	diff "$dir/expected" "$dir/of_hosts" || fail "the hosts of $range"
+	"$offwind" query labels host --sql $within | grep -q "FROM host_sums WHERE type = [1-9].* FROM samples WHERE" || fail "sums by hour are not used for $range"
+	"$offwind" query top --label "host=$one_host" --sql $within | grep -q "FROM host_sums WHERE type = [1-9]" || fail "sums by hour are not used for one host in $range"
+done
+"$offwind" query labels host --label comm=sqlite3 --sql $within | grep -q "FROM host_sums WHERE type = [1-9]" && fail "sums by hour are used for a label"
 # A batch that comes twice is twice in the sums, also when a merge has removed it from the samples.
 clickhouse_ask 1 quiet "INSERT INTO samples SELECT * FROM samples WHERE host = '$one_host'"
 [ "$(sums_of)" = "$rows" ] || fail "batches that came twice: $(sums_of) samples, not $rows"
 uses_sums top && fail "the sums have batches twice, and are used"
+"$offwind" query labels host --sql $within | grep -q "FROM host_sums WHERE type = [1-9]" && fail "the sums by hour have batches twice, and are used"
 clickhouse_ask 1 quiet "OPTIMIZE TABLE samples FINAL"
 [ "$(sums_of)" = "$rows" ] || fail "batches that came twice and were merged: $(sums_of) samples, not $rows"
 uses_sums top && fail "the sums still have batches twice, and are used"
 # Tables that an older offwind made.
 clickhouse_ask 1 quiet "DROP TABLE sums"
+clickhouse_ask 1 quiet "DROP TABLE host_sums"
 [ "$(sums_of)" = "$rows" ] || fail "without the sums: $(sums_of) samples, not $rows"
 [ $failures = 0 ]

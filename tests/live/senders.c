@@ -30,7 +30,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-enum { HOSTS_MAX = 100, WINDOWS_MAX = 60, COUNTERS_MAX = 256 };
+enum { HOSTS_MAX = 100, WINDOWS_MAX = 128, COUNTERS_MAX = 256 };
 
 struct window { /* of the recorded history */
 	uint64_t start_ns;
