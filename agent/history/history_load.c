@@ -249,8 +249,10 @@ int history_load_node(struct reading *r, size_t index)
 
 	if (!err)
 		err = history_find_parent(r, index);
+	if (!err && location >= INT32_MAX)
+		err = -EFBIG;
 	if (!err)
-		r->uses[index].location = location + 1;
+		r->uses[index].location = (location + 1) & INT32_MAX;
 	return err;
 }
 

@@ -24,11 +24,12 @@ struct loaded_rows {
  * time, and each node lies somewhere else in memory. Nodes are told by their index in the cache + 1; 0: there is none.
  */
 struct node_use {
-	uint32_t location;    /* in the profile, + 1; 0: not loaded */
-	uint32_t parent : 31; /* 0: the node is outermost, or not loaded */
-	uint32_t found : 1;   /* parent is set */
-	uint32_t sum;	      /* the first one of the node: index in sums + 1; 0: there is none */
-	uint32_t child;	      /* the first */
+	uint32_t location : 31; /* in the profile, + 1; 0: not loaded */
+	uint32_t repeated : 1;	/* the parent has another child with this location */
+	uint32_t parent : 31;	/* 0: the node is outermost, or not loaded */
+	uint32_t found : 1;	/* parent is set */
+	uint32_t sum;		/* the first one of the node: index in sums + 1; 0: there is none */
+	uint32_t child;		/* the first */
 	uint32_t beside; /* the next child of the parent; LAST_CHILD; 0: it is not in the tree */
 };
 

@@ -7,25 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add_sample(struct reading *r, size_t index, const uint32_t *path, uint32_t n)
-{
-	const struct sum *sum = &r->sums[index];
-	struct stacks_sample to = { .base = r->q->base, .n_locations = n + sum->cut };
-	int err = array_reserve(r->ids, to.n_locations, r->room_ids);
-
-	if (!err && sum->cut)
-		r->ids[0] = r->cut_location;
-	for (uint32_t i = 0; !err && i < n; i++)
-		r->ids[sum->cut + i] = path[n - 1 - i];
-	n = to.n_locations;
-	if (!err)
-		err = history_put_labels(r, sum, &n);
-	to.n_labels = n - to.n_locations;
-	return err ? err
-		   : stacks_add(r->s, &to, r->ids, to.n_labels ? r->ids + to.n_locations : NULL,
-				r->s->n_types ? r->values + index * r->s->n_types : NULL);
-}
-
 void history_tree_free(struct history_tree *t)
 {
 	free(t->next);
@@ -34,27 +15,68 @@ void history_tree_free(struct history_tree *t)
 /* Frames with ids below this one are loaded in their order, with a set of 4 MiB at most. */
 enum { ORDERED_FRAMES = 33554432 };
 
-/* Mark the frame of a node, and those of its callers up to one that is marked. */
-static int mark_frames(struct reading *r, size_t index, uint64_t **set, size_t *n_set)
+struct frame_set {
+	uint64_t *words;
+	size_t n;
+};
+
+static int add_frame(struct reading *r, struct frame_set *set, uint32_t frame)
+{
+	const size_t before = set->n, word = frame / 64;
+	uint32_t ignored;
+	int err = 0;
+
+	if (frame >= ORDERED_FRAMES)
+		return history_load_frame(r, frame, &ignored);
+	if (word >= set->n) {
+		err = array_reserve(set->words, word + 1, set->n);
+		if (!err)
+			memset(set->words + before, 0, (set->n - before) * sizeof(*set->words));
+	}
+	if (!err)
+		set->words[word] |= UINT64_C(1) << frame % 64;
+	return err;
+}
+
+/*
+ * Load the frames of all nodes in the order of their ids. Frames that were stored together are together in
+ * memory, and so are their functions; stack by stack, each is somewhere else.
+ */
+static int load_frames(struct reading *r, const struct frame_set *set)
 {
 	int err = 0;
 
-	while (!err && !r->uses[index].found) {
-		uint32_t frame = history_nodes(r->h)[index].frame;
-		size_t before = *n_set, word = frame / 64;
+	for (size_t i = 0; !err && i < set->n; i++)
+		for (uint64_t left = set->words[i]; !err && left; left &= left - 1) {
+			uint32_t ignored;
 
-		if (frame < ORDERED_FRAMES && word >= *n_set) {
-			err = array_reserve(*set, word + 1, *n_set);
-			if (err)
-				break;
-			memset(*set + before, 0, (*n_set - before) * sizeof(**set));
+			err = history_load_frame(
+				r, (int64_t)(i * 64 + (size_t)__builtin_ctzll(left)), &ignored);
 		}
-		if (frame < ORDERED_FRAMES)
-			(*set)[word] |= UINT64_C(1) << frame % 64;
-		err = history_find_parent(r, index);
-		if (err || !r->uses[index].parent)
+	return err;
+}
+
+/* Make a node and its callers, up to one that is there, children of their callers. */
+static int add_branch(struct reading *r, struct history_tree *t, size_t index,
+		      struct frame_set *set)
+{
+	int err = 0;
+
+	while (!err && !r->uses[index].beside) {
+		uint32_t parent, *first;
+
+		err = add_frame(r, set, history_nodes(r->h)[index].frame);
+		if (!err)
+			err = history_find_parent(r, index);
+		if (err)
 			break;
-		index = r->uses[index].parent - 1;
+		parent = r->uses[index].parent;
+		first = parent ? &r->uses[parent - 1].child : &t->outermost;
+		r->uses[index].beside = *first ? *first : (uint32_t)LAST_CHILD;
+		*first = (uint32_t)index + 1;
+		if (!parent)
+			break;
+		index = parent - 1;
 	}
 	return err;
 }
@@ -65,57 +87,9 @@ struct pages {
 	size_t n;
 };
 
-/*
- * Load the frames of all sums in the order of their ids. Frames that were stored together are together in
- * memory, and so are their functions; stack by stack, each is somewhere else.
- */
-static int load_frames(struct reading *r, const struct pages *pages)
-{
-	uint64_t *set = NULL;
-	size_t n_set = 0;
-	int err = 0;
-
-	for (size_t i = 0; !err && i < pages->n * NODES_IN_PAGE; i++) {
-		const size_t index = pages->first[i / NODES_IN_PAGE] + i % NODES_IN_PAGE;
-
-		if (index < r->n_uses && r->uses[index].sum)
-			err = mark_frames(r, index, &set, &n_set);
-	}
-	for (size_t i = 0; !err && i < n_set; i++)
-		for (uint64_t left = set[i]; !err && left; left &= left - 1) {
-			uint32_t ignored;
-
-			err = history_load_frame(
-				r, (int64_t)(i * 64 + (size_t)__builtin_ctzll(left)), &ignored);
-		}
-	free(set);
-	return err;
-}
-
-/* Make a node and its callers, up to one that is there, children of their callers. */
-static int add_branch(struct reading *r, struct history_tree *t, size_t index)
-{
-	int err = 0;
-
-	while (!r->uses[index].beside) {
-		uint32_t parent = r->uses[index].parent;
-		uint32_t *first = parent ? &r->uses[parent - 1].child : &t->outermost;
-
-		if (!r->uses[index].location)
-			err = history_load_node(r, index);
-		if (err)
-			return err;
-		r->uses[index].beside = *first ? *first : (uint32_t)LAST_CHILD;
-		*first = (uint32_t)index + 1;
-		if (!parent)
-			break;
-		index = parent - 1;
-	}
-	return 0;
-}
-
 /* Make the tree, from the last node to the first: a child is put before those that there are. */
-static int grow_tree(struct reading *r, struct history_tree *t, const struct pages *pages)
+static int grow_tree(struct reading *r, struct history_tree *t, const struct pages *pages,
+		     struct frame_set *set)
 {
 	int err = 0;
 
@@ -123,7 +97,7 @@ static int grow_tree(struct reading *r, struct history_tree *t, const struct pag
 		const size_t index = pages->first[i / NODES_IN_PAGE] + i % NODES_IN_PAGE;
 
 		if (index < r->n_uses && r->uses[index].sum)
-			err = add_branch(r, t, index);
+			err = add_branch(r, t, index, set);
 	}
 	return err;
 }
@@ -157,51 +131,206 @@ static int take_sums(struct reading *r, struct history_tree *t)
 int history_tree_make(struct reading *r, struct history_tree *t)
 {
 	struct pages pages = { .n = 0 };
+	struct frame_set set = { .n = 0 };
 	int err = take_sums(r, t);
 
 	if (!err)
 		err = history_nodes_in_order(r->h, &pages.first, &pages.n);
 	if (!err)
-		err = load_frames(r, &pages);
+		err = grow_tree(r, t, &pages, &set);
 	if (!err)
-		err = grow_tree(r, t, &pages);
+		err = load_frames(r, &set);
 	free(pages.first);
+	free(set.words);
 	return err;
 }
 
-/* Add a sum, and those after it of the same node, whose stack has these n locations, outermost first. */
-static int add_sums(struct reading *r, const struct history_tree *t, uint32_t sum,
-		    const uint32_t *path, uint32_t n)
+/* ---- adding it to the profile --------------------------------------------------------------- */
+
+/* The node that was last seen with a location, and its parent. */
+struct seen {
+	uint32_t parent, child;
+};
+
+/* Where the descent is. */
+struct way {
+	uint32_t *locations; /* innermost first: the last n of room */
+	uint32_t n, n_frames;
+	size_t room;
+	uint32_t n_repeated; /* nodes on the way that are repeated */
+	bool alone; /* none of the sums is cut, or can be equal to a sample that the profile had */
+	struct seen *seen; /* by location */
+	/*
+	 * By location: how many lines it has, MANY_LINES at most. It is apart from the locations, as a small array stays
+	 * in the CPU's caches.
+	 */
+	uint8_t *lines;
+};
+
+enum { MANY_LINES = UINT8_MAX };
+
+static uint32_t lines_of(const struct reading *r, const struct way *w, uint32_t location)
+{
+	return w->lines[location] < MANY_LINES ? w->lines[location]
+					       : r->s->locations[location].n_lines;
+}
+
+static int make_room(struct way *w)
+{
+	const size_t room = w->room ? 2 * w->room : 64;
+	uint32_t *locations = w->n < UINT32_MAX / 2 ? calloc(room, sizeof(*locations)) : NULL;
+
+	if (!locations)
+		return -ENOMEM;
+	if (w->n)
+		memcpy(locations + room - w->n, w->locations + w->room - w->n,
+		       w->n * sizeof(*locations));
+	free(w->locations);
+	w->locations = locations;
+	w->room = room;
+	return 0;
+}
+
+static int enter(const struct reading *r, struct way *w, const struct node_use *node)
+{
+	const uint32_t location = node->location - 1;
+	int err = w->n == w->room ? make_room(w) : 0;
+
+	if (err)
+		return err;
+	w->locations[w->room - ++w->n] = location;
+	w->n_frames += lines_of(r, w, location);
+	w->n_repeated += node->repeated;
+	return w->n_frames > STACKS_DEPTH ? -EFBIG : 0;
+}
+
+static void leave(const struct reading *r, struct way *w, const struct node_use *node)
+{
+	w->n--;
+	w->n_frames -= lines_of(r, w, node->location - 1);
+	w->n_repeated -= node->repeated;
+}
+
+/*
+ * Give nodes that lie beside each other their locations, and mark those that have the same one. Nodes are stored again at
+ * times, so there may be some; all stacks that are not below such nodes differ from each other.
+ */
+static int locate(struct reading *r, struct way *w, uint32_t first)
+{
+	const bool only_one = first && r->uses[first - 1].beside == LAST_CHILD;
+	int err = 0;
+
+	for (uint32_t at = first; at && at != LAST_CHILD && !err; at = r->uses[at - 1].beside) {
+		struct node_use *node = &r->uses[at - 1];
+		struct seen *seen;
+
+		err = node->location ? 0 : history_load_node(r, at - 1);
+		if (err || only_one)
+			break;
+		seen = &w->seen[node->location - 1];
+		/* The outermost nodes, which have no parent, come first. */
+		if (seen->child && seen->parent == node->parent)
+			node->repeated = r->uses[seen->child - 1].repeated = true;
+		*seen = (struct seen){ .parent = node->parent, .child = at };
+	}
+	return err;
+}
+
+/* Add a sum whose stack is the way. */
+static int add_sample(struct reading *r, const struct way *w, size_t index)
+{
+	const struct sum *sum = &r->sums[index];
+	struct stacks_sample to = { .base = r->q->base,
+				    .n_locations = w->n + sum->cut,
+				    .n_frames = w->n_frames + sum->cut,
+				    .equal = !w->alone	     ? STACKS_EQUAL_ANY
+					     : w->n_repeated ? STACKS_EQUAL_SOME
+							     : STACKS_EQUAL_NONE };
+	const uint32_t *locations = w->n ? w->locations + w->room - w->n : NULL;
+	int err = array_reserve(r->ids, to.n_locations, r->room_ids);
+	uint32_t n = 0;
+
+	if (!err && sum->cut) {
+		r->ids[n++] = r->cut_location;
+		for (uint32_t i = 0; i < w->n; i++)
+			r->ids[n++] = locations[i];
+	}
+	if (!err)
+		err = history_put_labels(r, sum, &n);
+	if (err)
+		return err;
+	to.n_labels = sum->cut ? n - to.n_locations : n;
+	return stacks_add(r->s, &to, sum->cut ? r->ids : locations,
+			  to.n_labels ? r->ids + n - to.n_labels : NULL,
+			  r->s->n_types ? r->values + index * r->s->n_types : NULL);
+}
+
+/* Add a sum, and those after it of the same node, whose stack is the way. */
+static int add_sums(struct reading *r, const struct history_tree *t, const struct way *w,
+		    uint32_t sum)
 {
 	int err = 0;
 
 	for (; sum && !err; sum = t->next[sum - 1])
-		err = add_sample(r, sum - 1, path, n);
+		err = add_sample(r, w, sum - 1);
 	return err;
 }
 
-int history_tree_add(struct reading *r, const struct history_tree *t)
+/* Add the sums of all nodes. */
+static int descend(struct reading *r, const struct history_tree *t, struct way *w)
 {
-	uint32_t *path = NULL, n = 0, at = t->outermost;
-	size_t room = 0;
-	int err = add_sums(r, t, t->alone, NULL, 0);
+	uint32_t at = t->outermost;
+	int err = locate(r, w, at);
 
 	while (at && !err) {
 		const struct node_use *node = &r->uses[at - 1];
 
-		err = array_grow(path, n, room);
-		if (err)
-			break;
-		path[n++] = node->location - 1;
-		err = add_sums(r, t, node->sum, path, n);
-		if (node->child) {
+		err = enter(r, w, node);
+		if (!err)
+			err = add_sums(r, t, w, node->sum);
+		if (!err && node->child) {
 			at = node->child;
+			err = locate(r, w, at);
 			continue;
 		}
-		for (n--; at && r->uses[at - 1].beside == LAST_CHILD; n -= at != 0)
-			at = r->uses[at - 1].parent;
-		at = at ? r->uses[at - 1].beside : 0;
+		if (err)
+			break;
+		for (leave(r, w, node); node->beside == LAST_CHILD && node->parent;) {
+			node = &r->uses[node->parent - 1];
+			leave(r, w, node);
+		}
+		at = node->beside == LAST_CHILD ? 0 : node->beside;
 	}
-	free(path);
+	return err;
+}
+
+/* Return whether the profile has samples that may be equal to some that are added now. */
+static bool has_like(const struct reading *r)
+{
+	for (size_t i = 0; i < r->s->n_samples; i++)
+		if (r->s->samples[i].base == r->q->base)
+			return true;
+	return false;
+}
+
+int history_tree_add(struct reading *r, const struct history_tree *t)
+{
+	struct way w = { .alone = !r->q->parts && !has_like(r),
+			 .seen = calloc(r->s->n_locations + 1, sizeof(*w.seen)),
+			 .lines = calloc(r->s->n_locations + 1, sizeof(*w.lines)) };
+	int err = w.seen && w.lines ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < r->s->n_locations; i++) {
+		const uint32_t n = r->s->locations[i].n_lines;
+
+		w.lines[i] = n < MANY_LINES ? (uint8_t)n : (uint8_t)MANY_LINES;
+	}
+	if (!err)
+		err = add_sums(r, t, &w, t->alone);
+	if (!err)
+		err = descend(r, t, &w);
+	free(w.locations);
+	free(w.seen);
+	free(w.lines);
 	return err;
 }

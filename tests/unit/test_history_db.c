@@ -170,6 +170,52 @@ static void test_equal_stacks_are_stored_once(void)
 	db_remove();
 }
 
+static bool is_profile(void *s, size_t sample)
+{
+	return !((const struct stacks *)s)->samples[sample].base;
+}
+
+/* A process that did not add a stack stores it again. */
+static void test_stacks_that_are_stored_again_are_counted_together(void)
+{
+	struct made_sample twice[2 * SAMPLES];
+	struct history *h = open_history(true);
+	struct history_found found;
+	struct stacks *s = NULL;
+	char *text, *expected;
+
+	for (size_t i = 0; i < (size_t)2 * SAMPLES; i++)
+		twice[i] = samples[i % SAMPLES];
+	add_samples(h, samples, SAMPLES, START);
+	history_close(h);
+	h = open_history(true);
+	add_samples(h, samples, SAMPLES, START);
+	CHECK(db_count("SELECT value FROM settings WHERE name = 'last_node'") == 14, "again");
+	check_samples(h, twice, (size_t)2 * SAMPLES, &everything, "stacks alone");
+	check_samples(h, twice, (size_t)2 * SAMPLES, &with_labels, "with labels");
+	check_samples(h, twice, (size_t)2 * SAMPLES, &with_all, "with all");
+	/* What a profile has already is counted together, too, and a base is not. */
+	CHECK(!stacks_new(&s) && !history_read(h, &everything, s, &found) &&
+		      !history_read(h, &(struct history_query){ .to_ns = UINT64_MAX, .base = true },
+				    s, &found) &&
+		      s->n_samples == 8 && !history_read(h, &everything, s, &found) &&
+		      s->n_samples == 8,
+	      "read three times");
+	stacks_filter(s, is_profile, s);
+	text = made_text(s);
+	stacks_free(s);
+	s = profile_of(twice, (size_t)2 * SAMPLES, &everything);
+	for (size_t i = 0; i < s->n_samples * s->n_types; i++)
+		s->values[i] *= 2;
+	expected = made_text(s);
+	CHECK(text && expected && !strcmp(text, expected), "twice");
+	free(text);
+	free(expected);
+	stacks_free(s);
+	history_close(h);
+	db_remove();
+}
+
 static void test_labels_can_have_any_text(void)
 {
 	static const char *const texts[] = { "a \"quoted\" one",
@@ -904,6 +950,7 @@ int main(void)
 	db_make_name();
 	test_samples_are_read_as_they_were();
 	test_equal_stacks_are_stored_once();
+	test_stacks_that_are_stored_again_are_counted_together();
 	test_labels_can_have_any_text();
 	test_a_window_needs_times();
 	test_a_window_is_added_whole_or_not_at_all();

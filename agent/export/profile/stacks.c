@@ -306,19 +306,68 @@ static bool same_sample(const struct stacks *s, const struct stacks_sample *a,
 		!memcmp(s->label_ids + a->first_label, label_ids, a->n_labels * sizeof(uint32_t)));
 }
 
+static uint64_t hash_sample(const struct stacks_sample *sample, const uint32_t *location_ids,
+			    const uint32_t *label_ids)
+{
+	const uint64_t hash =
+		hash_bytes(sample->base, location_ids, sample->n_locations * sizeof(uint32_t));
+
+	return hash_bytes(hash, label_ids, sample->n_labels * sizeof(uint32_t));
+}
+
+/* Let all samples be found that were added without a look for equal ones. */
+static int index_apart(struct stacks *s)
+{
+	for (size_t i = 0; i < s->n_samples && s->n_apart; i++) {
+		struct stacks_sample *sample = &s->samples[i];
+		uint64_t hash;
+
+		if (sample->equal != STACKS_EQUAL_NONE)
+			continue;
+		hash = hash_sample(sample,
+				   sample->n_locations ? s->location_ids + sample->first_location
+						       : NULL,
+				   sample->n_labels ? s->label_ids + sample->first_label : NULL);
+		if (uw_hash_add(&s->by_sample, hash, (uint32_t)i))
+			return -ENOMEM;
+		sample->equal = STACKS_EQUAL_ANY;
+		s->n_apart--;
+	}
+	return 0;
+}
+
+/* Let no sample be found from now on. */
+static void forget_samples(struct stacks *s)
+{
+	uw_hash_clear(&s->by_sample);
+	for (size_t i = 0; i < s->n_samples; i++)
+		s->samples[i].equal = STACKS_EQUAL_ANY;
+	s->n_apart = 0;
+}
+
+/* Find an equal sample. *id: UW_HASH_NONE: there is none. *hash: for by_sample. */
+static int find_sample(struct stacks *s, const struct stacks_sample *sample,
+		       const uint32_t *location_ids, const uint32_t *label_ids, uint64_t *hash,
+		       uint32_t *id)
+{
+	int err = sample->equal == STACKS_EQUAL_ANY && s->n_apart ? index_apart(s) : 0;
+
+	*hash = hash_sample(sample, location_ids, label_ids);
+	*id = UW_HASH_FIND(k, &s->by_sample, *hash,
+			   same_sample(s, &s->samples[k], sample, location_ids, label_ids));
+	return err;
+}
+
 int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint32_t *location_ids,
 	       const uint32_t *label_ids, const int64_t *values)
 {
-	uint64_t hash =
-		hash_bytes(sample->base, location_ids, sample->n_locations * sizeof(uint32_t));
-	uint64_t n_frames = 0;
+	const bool apart = sample->equal == STACKS_EQUAL_NONE && !s->timed;
+	uint64_t hash = 0, n_frames = sample->n_frames;
 	struct stacks_sample *fresh;
 	uint32_t id = UW_HASH_NONE;
 
-	hash = hash_bytes(hash, label_ids, sample->n_labels * sizeof(uint32_t));
-	if (!s->timed)
-		id = UW_HASH_FIND(k, &s->by_sample, hash,
-				  same_sample(s, &s->samples[k], sample, location_ids, label_ids));
+	if (!s->timed && !apart && find_sample(s, sample, location_ids, label_ids, &hash, &id))
+		return -ENOMEM;
 	if (id != UW_HASH_NONE) {
 		for (size_t i = 0; i < s->n_types; i++) {
 			int64_t *have = &s->values[id * s->n_types + i];
@@ -327,7 +376,7 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 		}
 		return 0;
 	}
-	for (uint32_t i = 0; i < sample->n_locations; i++)
+	for (uint32_t i = 0; i < sample->n_locations && !sample->n_frames; i++)
 		n_frames += s->locations[location_ids[i]].n_lines;
 	if (n_frames > STACKS_DEPTH || n_frames > STACKS_FRAMES - s->n_frames ||
 	    s->n_samples >= UW_HASH_NONE)
@@ -338,10 +387,11 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 	    array_reserve(s->label_ids, s->n_label_ids + sample->n_labels, s->room_label_ids) ||
 	    array_reserve(s->values, (s->n_samples + 1) * s->n_types, s->room_values))
 		return -ENOMEM;
-	if (!s->timed && uw_hash_add(&s->by_sample, hash, (uint32_t)s->n_samples))
+	if (!s->timed && !apart && uw_hash_add(&s->by_sample, hash, (uint32_t)s->n_samples))
 		return -ENOMEM;
 	fresh = &s->samples[s->n_samples];
 	*fresh = *sample;
+	fresh->n_frames = (uint32_t)n_frames;
 	fresh->first_location = s->n_location_ids;
 	fresh->first_label = s->n_label_ids;
 	for (uint32_t i = 0; i < sample->n_locations; i++)
@@ -351,6 +401,7 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 	for (size_t i = 0; i < s->n_types; i++)
 		s->values[s->n_samples * s->n_types + i] = values[i];
 	s->n_frames += n_frames;
+	s->n_apart += apart;
 	s->n_samples++;
 	return 0;
 }
@@ -404,8 +455,8 @@ void stacks_filter(struct stacks *s, bool (*keep)(void *ctx, size_t sample), voi
 	 * The samples have moved, so the index is invalid. Samples added from now on are not merged
 	 * with these.
 	 */
-	uw_hash_clear(&s->by_sample);
 	s->n_samples = n;
+	forget_samples(s);
 }
 
 /* Return whether a sample has frames of what a runtime interprets. */
@@ -435,6 +486,7 @@ int stacks_hide_interpreters(struct stacks *s)
 	for (size_t i = 0; i < s->n_samples; i++) {
 		struct stacks_sample *sample = &s->samples[i];
 		uint32_t *ids = s->location_ids + sample->first_location, n = 0;
+		uint32_t left_out = 0; /* frames */
 
 		for (uint32_t k = 0; k < sample->n_locations; k++) {
 			const struct runtime_ops *own = of[s->locations[ids[k]].module];
@@ -442,12 +494,14 @@ int stacks_hide_interpreters(struct stacks *s)
 			if (!own || !has_frames(s, sample, own))
 				ids[n++] = ids[k];
 			else
-				s->n_frames -= s->locations[ids[k]].n_lines;
+				left_out += s->locations[ids[k]].n_lines;
 		}
 		sample->n_locations = n;
+		sample->n_frames -= left_out;
+		s->n_frames -= left_out;
 	}
 	/* Stacks that were different may be equal now; they are not merged. */
-	uw_hash_clear(&s->by_sample);
+	forget_samples(s);
 	free(of);
 	return 0;
 }

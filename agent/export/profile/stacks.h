@@ -69,12 +69,21 @@ struct stacks_label {
 	int64_t number;
 };
 
+/* What the caller of stacks_add knows of a sample, so that an equal one need not be looked for. */
+enum stacks_equal {
+	STACKS_EQUAL_ANY,  /* nothing */
+	STACKS_EQUAL_SOME, /* none is equal of those that were added with STACKS_EQUAL_NONE */
+	STACKS_EQUAL_NONE  /* none is equal of all that there are */
+};
+
 struct stacks_sample {
 	size_t first_location; /* index in location_ids; innermost first */
 	uint32_t n_locations;
 	uint32_t n_labels;
 	size_t first_label; /* index in label_ids */
 	bool base;	    /* a sample of the base to compare with */
+	uint8_t equal;	    /* enum stacks_equal; then NONE: it is not in by_sample yet */
+	uint32_t n_frames;  /* with inlined calls; stacks_add counts them if it is 0 */
 	uint64_t time_ns;   /* on the source's clock; only if stacks.timed */
 };
 
@@ -106,6 +115,7 @@ struct stacks {
 	int64_t time_ns, duration_ns; /* time_ns since 1970; 0: not known */
 	bool timed;		      /* samples have times and are not merged */
 	uint64_t n_frames;	      /* of all samples, with inlined calls */
+	size_t n_apart;		      /* samples that are not in by_sample yet */
 
 	struct strings texts; /* owns all texts */
 	const char *empty;    /* the empty text in texts */
@@ -207,7 +217,7 @@ int stacks_add_comment(struct stacks *stacks, const char *text);
 
 /*
  * Add a sample; its n_locations and n_labels give the number of ids. If an equal sample exists and
- * the profile is not timed, the values are added to that one. -EFBIG, -ENOMEM.
+ * the profile is not timed, the values are added to that one; sample->equal may save the search. -EFBIG, -ENOMEM.
  */
 int stacks_add(struct stacks *stacks, const struct stacks_sample *sample,
 	       const uint32_t *location_ids, const uint32_t *label_ids, const int64_t *values);
