@@ -34,18 +34,19 @@ static uint32_t row_id(struct ranking *r, const char *name, const char *where)
 	return (uint32_t)r->n_rows++;
 }
 
-/* Add a sample's value to a row: to self if innermost, to total once per sample. */
-static void count(struct ranking *r, uint32_t id, int64_t value, bool base, bool innermost)
+static void add_to(int64_t *sum, int64_t value)
 {
-	struct ranking_row *row = &r->rows[id];
-	int64_t *self = base ? &row->base_self : &row->self;
-	int64_t *total = base ? &row->base_total : &row->total;
+	*sum = stacks_sum(*sum, value);
+}
 
-	if (innermost)
-		*self = stacks_sum(*self, value);
-	if (row->last != r->n_counted)
-		*total = stacks_sum(*total, value);
-	row->last = r->n_counted;
+static void add_self(struct ranking_row *row, int64_t value, bool base)
+{
+	add_to(base ? &row->base_self : &row->self, value);
+}
+
+static void add_total(struct ranking_row *row, int64_t value, bool base)
+{
+	add_to(base ? &row->base_total : &row->total, value);
 }
 
 struct wanted_label { /* restricts the samples; key NULL: all samples */
@@ -108,59 +109,190 @@ static bool has_others(const struct stacks *s, const struct stacks_sample *sampl
 	return false;
 }
 
+/* A location of the stack at hand, and what the samples had in which it was at this place. */
+struct step {
+	uint32_t location;
+	int64_t value, base_value;
+};
+
+/* Samples that are added to the rows of their frames. */
+struct adding {
+	struct ranking *r;
+	const struct stacks *s;
+	uint32_t *row_of; /* by line; UW_HASH_NONE: not known yet */
+	/*
+	 * By location: the row of its only line; UW_HASH_NONE: not known, or it has several lines. This and on_way are
+	 * apart from the locations and rows, as small arrays stay in the CPU's caches.
+	 */
+	uint32_t *only_row;
+	uint32_t *on_way; /* by row: how many frames of the stack at hand have it */
+	size_t room_on_way;
+	/* A function is mostly in one module, at several addresses. */
+	struct function_row *known;
+	bool *passed_over; /* by function: skipped for self */
+	/*
+	 * The stack at hand, outermost location first. What a sample has in common with the one before it is gone
+	 * through once: samples of a history are in the order of their stacks.
+	 */
+	struct step *way;
+	uint32_t n_way;
+};
+
+/* Let the stack at hand have one more frame of a line's row. */
+static int enter_line(struct adding *a, uint32_t module, size_t line)
+{
+	uint32_t *row = &a->row_of[line];
+	const size_t room = a->room_on_way;
+	int err = 0;
+
+	if (*row == UW_HASH_NONE)
+		*row = known_row(a->r, a->s, &a->s->lines[line], module, a->known);
+	if (*row == UW_HASH_NONE)
+		return -ENOMEM;
+	if (*row >= room)
+		err = array_reserve(a->on_way, (size_t)*row + 1, a->room_on_way);
+	if (err)
+		return err;
+	memset(a->on_way + room, 0, (a->room_on_way - room) * sizeof(*a->on_way));
+	a->on_way[*row]++;
+	return 0;
+}
+
+/* Go to a location that the one at hand calls. */
+static int enter(struct adding *a, uint32_t location)
+{
+	const uint32_t row = a->only_row[location];
+	const struct stacks_location *l = &a->s->locations[location];
+	int err = 0;
+
+	a->way[a->n_way++] = (struct step){ .location = location };
+	if (row != UW_HASH_NONE) {
+		a->on_way[row]++;
+		__builtin_prefetch(&a->r->rows[row]);
+		return 0;
+	}
+	for (uint32_t i = 0; i < l->n_lines && !err; i++)
+		err = enter_line(a, l->module, l->first_line + i);
+	if (!err && l->n_lines == 1)
+		a->only_row[location] = a->row_of[l->first_line];
+	return err;
+}
+
+/* Take a frame of a row from the stack. The outermost one takes what its samples had, so that recursion counts once. */
+static void leave_row(struct adding *a, uint32_t row, const struct step *step)
+{
+	if (--a->on_way[row])
+		return;
+	if (step->value)
+		add_total(&a->r->rows[row], step->value, false);
+	if (step->base_value)
+		add_total(&a->r->rows[row], step->base_value, true);
+}
+
+/* Go back to the caller. */
+static void leave(struct adding *a)
+{
+	const struct step *step = &a->way[--a->n_way];
+	const uint32_t row = a->only_row[step->location];
+	const struct stacks_location *l = &a->s->locations[step->location];
+
+	if (row != UW_HASH_NONE)
+		leave_row(a, row, step);
+	else
+		for (uint32_t i = 0; i < l->n_lines; i++)
+			leave_row(a, a->row_of[l->first_line + i], step);
+	if (a->n_way) {
+		add_to(&a->way[a->n_way - 1].value, step->value);
+		add_to(&a->way[a->n_way - 1].base_value, step->base_value);
+	}
+}
+
+/* Add a sample's value to the row of its innermost frame. pass: of the innermost that is not passed over. */
+static void add_innermost(struct adding *a, const struct stacks_sample *sample, int64_t value,
+			  bool pass)
+{
+	const struct stacks *s = a->s;
+
+	/* If all functions are to be skipped, the innermost one counts. */
+	pass = pass && has_others(s, sample, a->passed_over);
+	for (uint32_t j = 0; j < sample->n_locations; j++) {
+		const struct stacks_location *l =
+			&s->locations[s->location_ids[sample->first_location + j]];
+
+		for (uint32_t k = 0; k < l->n_lines; k++) {
+			const size_t line = l->first_line + k;
+
+			if (pass && a->passed_over[s->lines[line].function])
+				continue;
+			add_self(&a->r->rows[a->row_of[line]], value, sample->base);
+			return;
+		}
+	}
+}
+
+static int add_stack(struct adding *a, const struct stacks_sample *sample, int64_t value)
+{
+	const uint32_t n = sample->n_locations;
+	const uint32_t *ids = n ? a->s->location_ids + sample->first_location : NULL;
+	uint32_t same = 0;
+	int err = 0;
+
+	while (same < n && same < a->n_way && a->way[same].location == ids[n - 1 - same])
+		same++;
+	while (a->n_way > same)
+		leave(a);
+	for (uint32_t i = n - same; !err && i-- > 0;)
+		err = enter(a, ids[i]);
+	if (!err && n)
+		add_to(sample->base ? &a->way[n - 1].base_value : &a->way[n - 1].value, value);
+	return err;
+}
+
 /* Add the samples to the rows of their frames. */
 static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 		      const struct wanted_label *only)
 {
-	uint32_t *row_of = malloc((s->n_lines + 1) * sizeof(*row_of));
-	/* A function is mostly in one module, at several addresses. */
-	struct function_row *known = malloc((s->n_functions + 1) * sizeof(*known));
-	bool *passed_over = NULL; /* by function: skipped for self */
-	size_t passing = type;	  /* skip only in samples with a value of this type */
-	int err = row_of && known ? 0 : -ENOMEM;
+	struct adding a = { .r = r,
+			    .s = s,
+			    .row_of = malloc((s->n_lines + 1) * sizeof(*a.row_of)),
+			    .only_row = malloc((s->n_locations + 1) * sizeof(*a.only_row)),
+			    .known = malloc((s->n_functions + 1) * sizeof(*a.known)) };
+	size_t passing = type; /* skip only in samples with a value of this type */
+	uint32_t most = 0;
+	int err = a.row_of && a.only_row && a.known ? 0 : -ENOMEM;
 
+	for (size_t i = 0; i < s->n_samples; i++)
+		most = s->samples[i].n_locations > most ? s->samples[i].n_locations : most;
+	a.way = calloc((size_t)most + 1, sizeof(*a.way));
+	if (!a.way)
+		err = -ENOMEM;
 	if (!err && r->outside)
-		err = inner_functions(s, type, &passed_over, &passing);
-	if (row_of)
-		memset(row_of, 0xff, (s->n_lines + 1) * sizeof(*row_of)); /* UW_HASH_NONE */
-	if (known)
-		memset(known, 0xff, (s->n_functions + 1) * sizeof(*known));
+		err = inner_functions(s, type, &a.passed_over, &passing);
+	if (a.row_of)
+		memset(a.row_of, 0xff, (s->n_lines + 1) * sizeof(*a.row_of)); /* UW_HASH_NONE */
+	if (a.only_row)
+		memset(a.only_row, 0xff, (s->n_locations + 1) * sizeof(*a.only_row));
+	if (a.known)
+		memset(a.known, 0xff, (s->n_functions + 1) * sizeof(*a.known));
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		const struct stacks_sample *sample = &s->samples[i];
-		int64_t value = stacks_value(s, i, type);
-		bool innermost = true, pass = passed_over && stacks_value(s, i, passing);
-
-		/* If all functions are to be skipped, the innermost one counts. */
-		if (pass)
-			pass = has_others(s, sample, passed_over);
+		const int64_t value = stacks_value(s, i, type);
 
 		if (!is_wanted(s, sample, only))
 			continue;
-		r->n_counted++;
-		for (uint32_t j = 0; !err && j < sample->n_locations; j++) {
-			const struct stacks_location *l =
-				&s->locations[s->location_ids[sample->first_location + j]];
-
-			for (uint32_t k = 0; !err && k < l->n_lines; k++) {
-				uint32_t *row = &row_of[l->first_line + k];
-				bool over =
-					pass && passed_over[s->lines[l->first_line + k].function];
-
-				if (*row == UW_HASH_NONE)
-					*row = known_row(r, s, &s->lines[l->first_line + k],
-							 l->module, known);
-				if (*row == UW_HASH_NONE)
-					err = -ENOMEM;
-				else
-					count(r, *row, value, sample->base, innermost && !over);
-				innermost = innermost && over;
-				pass = pass && over;
-			}
-		}
+		err = add_stack(&a, sample, value);
+		if (!err)
+			add_innermost(&a, sample, value,
+				      a.passed_over && stacks_value(s, i, passing));
 	}
-	free(passed_over);
-	free(known);
-	free(row_of);
+	while (!err && a.n_way)
+		leave(&a);
+	free(a.way);
+	free(a.passed_over);
+	free(a.known);
+	free(a.on_way);
+	free(a.only_row);
+	free(a.row_of);
 	return err;
 }
 
@@ -218,8 +350,8 @@ static int add_samples(struct ranking *r, const struct stacks *s, size_t type,
 		row = sample_row(r, s, &s->samples[i]);
 		if (row == UW_HASH_NONE)
 			return -ENOMEM;
-		r->n_counted++;
-		count(r, row, stacks_value(s, i, type), s->samples[i].base, true);
+		add_self(&r->rows[row], stacks_value(s, i, type), s->samples[i].base);
+		add_total(&r->rows[row], stacks_value(s, i, type), s->samples[i].base);
 	}
 	return 0;
 }

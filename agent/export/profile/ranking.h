@@ -34,7 +34,6 @@ struct ranking_row {
 	const char *where; /* module; for a process "PID", for a thread "PID/TID"; else "" */
 	int64_t self, total;
 	int64_t base_self, base_total; /* of the base to compare with */
-	size_t last;		       /* the last sample counted, for recursion */
 };
 
 struct ranking { /* all zero: empty */
@@ -45,7 +44,6 @@ struct ranking { /* all zero: empty */
 	int64_t total, base_total;
 	struct strings texts;
 	struct uw_hash_index by_name;
-	size_t n_counted;
 };
 
 /* Add the samples of a profile; a ranking may add up several. -ENOMEM. */
