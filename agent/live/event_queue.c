@@ -11,8 +11,10 @@
 /* Add an item. Its order becomes unique, by the number of items added before. */
 static int push(struct live_queue *queue, struct live_item item)
 {
+	int err = live_short_lived_put(&queue->short_lived, item.pid, item.event);
+
 	item.order |= queue->n_pushed++;
-	return time_heap_push(&queue->heap, &item, sizeof(item));
+	return err ? err : time_heap_push(&queue->heap, &item, sizeof(item));
 }
 
 /* Return the event's string, which must be copied with it; NULL: it has none. */
@@ -85,7 +87,8 @@ int live_queue_event(struct live_queue *queue, const struct event *event)
 		else
 			copy->comm.comm = text;
 	}
-	err = push(queue, (struct live_item){ .time_ns = event->time_ns, .event = copy });
+	err = push(queue, (struct live_item){
+				  .time_ns = event->time_ns, .event = copy, .pid = event->pid });
 	if (err)
 		free(copy);
 	else
@@ -98,19 +101,27 @@ void live_queue_read(const struct event *queued, struct event *out)
 	memcpy(out, queued, used(queued));
 }
 
-int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,
-		      uint64_t slot)
+int live_queue_sample(struct live_queue *queue, uint64_t time_ns, uint32_t pid,
+		      const uint8_t *record, uint64_t slot)
 {
 	return push(queue, (struct live_item){ .time_ns = time_ns,
 					       .order = SAMPLE_ORDER,
 					       .record = record,
+					       .pid = pid,
 					       .slot = slot });
 }
 
 int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait)
 {
-	return push(queue,
-		    (struct live_item){ .time_ns = time_ns, .order = SAMPLE_ORDER, .wait = wait });
+	return push(queue, (struct live_item){ .time_ns = time_ns,
+					       .order = SAMPLE_ORDER,
+					       .wait = wait,
+					       .pid = wait->head.pid });
+}
+
+void live_queue_settle(struct live_queue *queue, uint64_t time_ns)
+{
+	live_short_lived_settle(&queue->short_lived, time_ns);
 }
 
 const struct live_item *live_queue_first(const struct live_queue *queue)
@@ -122,6 +133,7 @@ void live_queue_take(struct live_queue *queue, struct live_item *item)
 {
 	assert(queue->heap.n);
 	time_heap_pop(&queue->heap, item, sizeof(*item));
+	item->unneeded = live_short_lived_take(&queue->short_lived, item->pid, item->event);
 	if (item->event)
 		queue->bytes -= size_of(item->event);
 }
@@ -135,5 +147,6 @@ void live_queue_fini(struct live_queue *queue)
 		live_waited_free(items[i].wait);
 	}
 	free(queue->heap.items);
+	live_short_lived_fini(&queue->short_lived);
 	*queue = (struct live_queue){ 0 };
 }

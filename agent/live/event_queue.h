@@ -6,9 +6,11 @@
 #define AGENT_LIVE_EVENT_QUEUE_H
 
 #include "agent/event.h"
+#include "agent/live/short_lived.h"
 #include "agent/live/wait.h"
 #include "agent/time_heap.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,12 +30,15 @@ struct live_item {
 	 * record is NULL then.
 	 */
 	struct live_waited *wait;
+	uint32_t pid;
+	bool unneeded; /* of an event that was taken: it is of a process that nobody needs to know of */
 };
 
 struct live_queue {	       /* all zero: an empty queue */
 	struct time_heap heap; /* of struct live_item */
 	uint64_t n_pushed;
 	size_t bytes; /* of the copied events and their items */
+	struct live_short_lived short_lived;
 };
 
 /* Add a copy of the event and its strings. A mapping's image is not copied. -ENOMEM. */
@@ -41,10 +46,13 @@ int live_queue_event(struct live_queue *queue, const struct event *event);
 /* Copy an event that was taken from a queue. The strings stay where they are. */
 void live_queue_read(const struct event *queued, struct event *out);
 /* Add a sample whose record stays in the ring. -ENOMEM. */
-int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,
-		      uint64_t slot);
+int live_queue_sample(struct live_queue *queue, uint64_t time_ns, uint32_t pid,
+		      const uint8_t *record, uint64_t slot);
 /* Add the sample of a wait, or of the thread that ended it. Takes ownership of it, except on failure. -ENOMEM. */
 int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait);
+
+/* Find the processes that nobody needs to know of (agent/live/short_lived.h). Nothing until time_ns is added any more. */
+void live_queue_settle(struct live_queue *queue, uint64_t time_ns);
 
 /* Return the first item without removing it; NULL: the queue is empty. */
 const struct live_item *live_queue_first(const struct live_queue *queue);

@@ -356,7 +356,8 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 		return err;
 	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
 	if (!(head->flags & CAPTURE_OFF_CPU))
-		return live_queue_sample(&live->queue, head->time_ns, bytes, live->slots.next - 1);
+		return live_queue_sample(&live->queue, head->time_ns, head->pid, bytes,
+					 live->slots.next - 1);
 	err = begin_wait(live, head, size);
 	live_slots_done(&live->slots, live->slots.next - 1);
 	return err;
@@ -480,5 +481,6 @@ int live_drain(struct live *live)
 		live->horizon_ns = UINT64_MAX;
 		live->flushed = true;
 	}
+	live_queue_settle(&live->queue, live->horizon_ns);
 	return 0;
 }

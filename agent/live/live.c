@@ -58,7 +58,7 @@ static bool take(struct live *live, uint64_t now, struct event *event)
 
 	live_queue_take(&live->queue, &item);
 	if (item.event) {
-		if (!live_selected_takes(&live->selected, item.event)) {
+		if (!live_selected_takes(&live->selected, item.event) || item.unneeded) {
 			free(item.event);
 			return false;
 		}

@@ -15,7 +15,7 @@ static void test_items_leave_in_the_order_of_time(void)
 
 	for (int i = 0; i < 5000; i++) {
 		seed = seed * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
-		CHECK(!live_queue_sample(&queue, seed >> 40, NULL, (uint64_t)i), "push");
+		CHECK(!live_queue_sample(&queue, seed >> 40, 1, NULL, (uint64_t)i), "push");
 		if (i % 3)
 			continue;
 		/*
@@ -40,9 +40,9 @@ static void test_equal_times_keep_their_order_events_first(void)
 	struct live_queue queue = { 0 };
 	struct live_item item[4];
 
-	CHECK(!live_queue_sample(&queue, 7, NULL, 10), "push");
+	CHECK(!live_queue_sample(&queue, 7, 1, NULL, 10), "push");
 	CHECK(!live_queue_event(&queue, &exec), "push");
-	CHECK(!live_queue_sample(&queue, 7, NULL, 11), "push");
+	CHECK(!live_queue_sample(&queue, 7, 1, NULL, 11), "push");
 	CHECK(!live_queue_event(&queue, &fork), "push");
 	for (int i = 0; i < 4; i++)
 		live_queue_take(&queue, &item[i]);
@@ -88,10 +88,118 @@ static void test_an_event_is_a_copy_with_its_strings(void)
 	live_queue_fini(&queue);
 }
 
+static void put(struct live_queue *queue, enum event_type type, uint64_t time_ns, uint32_t pid,
+		uint32_t parent)
+{
+	const struct event event = { .type = type,
+				     .time_ns = time_ns,
+				     .pid = pid,
+				     .tid = pid,
+				     .fork = { .parent_pid = parent, .parent_tid = parent } };
+
+	CHECK(!live_queue_event(queue, &event), "push");
+}
+
+/* Take all items. Return how many of a process are events that somebody needs, or samples. */
+static unsigned int needed_of(struct live_queue *queue, uint32_t pid)
+{
+	struct live_item item;
+	unsigned int n = 0;
+
+	while (live_queue_first(queue)) {
+		live_queue_take(queue, &item);
+		n += item.pid == pid && !item.unneeded;
+		free(item.event);
+	}
+	return n;
+}
+
+/* A shell (10) that runs two programs, one after the other. The end of the second comes from another CPU's ring. */
+static void put_shell(struct live_queue *queue)
+{
+	put(queue, EVENT_EXIT, 9, 12, 0);
+	put(queue, EVENT_EXIT, 10, 10, 0);
+	put(queue, EVENT_FORK, 1, 10, 2);
+	put(queue, EVENT_FORK, 3, 11, 10);
+	put(queue, EVENT_EXEC, 4, 11, 0);
+	put(queue, EVENT_EXIT, 5, 11, 0);
+	put(queue, EVENT_FORK, 6, 12, 10);
+}
+
+static void test_who_came_and_went_without_a_sample_is_not_needed(void)
+{
+	for (uint32_t pid = 10; pid <= 12; pid++) {
+		struct live_queue queue = { 0 };
+
+		put_shell(&queue);
+		live_queue_settle(&queue, 20);
+		CHECK(!needed_of(&queue, pid), "none of its events");
+		CHECK(!queue.short_lived.n, "nothing is remembered");
+		live_queue_fini(&queue);
+	}
+}
+
+static void test_who_has_a_sample_is_needed_and_those_whom_it_comes_from(void)
+{
+	static const struct {
+		uint32_t sampled, pid;
+		unsigned int n;
+	} cases[] = {
+		{ 12, 12, 3 }, { 12, 10, 2 }, { 12, 11, 0 },
+		{ 10, 10, 3 }, { 10, 11, 0 }, { 10, 12, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct live_queue queue = { 0 };
+
+		put_shell(&queue);
+		CHECK(!live_queue_sample(&queue, 8, cases[i].sampled, NULL, 1), "push");
+		live_queue_settle(&queue, 20);
+		CHECK(needed_of(&queue, cases[i].pid) == cases[i].n, "its events and samples");
+		live_queue_fini(&queue);
+	}
+}
+
+static void test_who_was_reported_or_goes_on_is_needed(void)
+{
+	struct live_queue queue = { 0 };
+	struct live_item item;
+
+	/* Not all events until its end are there. */
+	put_shell(&queue);
+	live_queue_settle(&queue, 8);
+	CHECK(needed_of(&queue, 12) == 2, "it may have a sample yet");
+	/* Its beginning was given out before it ended. */
+	put(&queue, EVENT_FORK, 1, 10, 2);
+	live_queue_settle(&queue, 2);
+	live_queue_take(&queue, &item);
+	CHECK(item.event && !item.unneeded, "it may go on");
+	free(item.event);
+	put(&queue, EVENT_EXIT, 3, 10, 0);
+	live_queue_settle(&queue, 20);
+	CHECK(needed_of(&queue, 10) == 1, "its end is given out, too");
+	/* Another process got the number of one that has ended. */
+	put(&queue, EVENT_EXIT, 1, 10, 0);
+	put(&queue, EVENT_FORK, 2, 10, 2);
+	live_queue_settle(&queue, 20);
+	CHECK(needed_of(&queue, 10) == 2, "the second one goes on");
+	/* A thread of it may go on. */
+	put(&queue, EVENT_FORK, 1, 10, 2);
+	put(&queue, EVENT_FORK, 2, 10, 10);
+	put(&queue, EVENT_EXIT, 3, 10, 0);
+	live_queue_settle(&queue, 20);
+	CHECK(needed_of(&queue, 10) == 3, "it has two threads");
+	CHECK(!queue.short_lived.n, "nothing is remembered");
+	live_queue_fini(&queue);
+}
+
 int main(void)
 {
 	test_items_leave_in_the_order_of_time();
 	test_equal_times_keep_their_order_events_first();
 	test_an_event_is_a_copy_with_its_strings();
+	test_who_came_and_went_without_a_sample_is_not_needed();
+	test_who_has_a_sample_is_needed_and_those_whom_it_comes_from();
+	test_who_was_reported_or_goes_on_is_needed();
 	return check_done();
 }

@@ -1,0 +1,35 @@
+/*
+ * agent/live/short_lived.h: finds processes that began and ended while their events are in the queue, and that have
+ * no samples. Nobody needs to know of them: most processes of a build or of a shell script are such.
+ */
+#ifndef AGENT_LIVE_SHORT_LIVED_H
+#define AGENT_LIVE_SHORT_LIVED_H
+
+#include "agent/event.h"
+#include "agent/hash.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct live_short_process; /* a process that the queue has items of */
+
+struct live_short_lived { /* all zero: empty */
+	struct live_short_process *processes;
+	size_t n, room;
+	struct uw_hash_index by_pid;
+	bool any_ended; /* since live_short_lived_settle */
+};
+
+/* Note that an event or, if event is NULL, a sample of a process was put into the queue. -ENOMEM. */
+int live_short_lived_put(struct live_short_lived *s, uint32_t pid, const struct event *event);
+/*
+ * Decide which processes nobody needs. All events and samples until time_ns must be in the queue. Those are left whose
+ * beginning was taken out already, or that have threads, or children that are needed.
+ */
+void live_short_lived_settle(struct live_short_lived *s, uint64_t time_ns);
+/* Note that an event, or a sample, was taken out of the queue. Return whether nobody needs the event. */
+bool live_short_lived_take(struct live_short_lived *s, uint32_t pid, const struct event *event);
+void live_short_lived_fini(struct live_short_lived *s);
+
+#endif
