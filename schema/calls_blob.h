@@ -48,7 +48,8 @@ struct calls_header {
  * A frame of Java's interpreted code has its two words as key. One of compiled code has its pc, and 1 if it was
  * interrupted there, 0 if the pc is a return address. A frame of V8's has { bytecode, 1 }, or { pc, 2 } in optimized
  * code; where the line in its bytecode is known, there is { bytecode, 1 | place << 8 }, too: place is the high half of the word
- * below that of the bytecode; of the baseline compiler's code there is { pc, 3 }, too.
+ * below that of the bytecode; of the baseline compiler's code there is { pc, 3 }, too. Where interpreted code called no other function of
+ * JavaScript, there is { bytecode, 4 | place << 8 | pc << 40 }: the pc is in V8's code for the operation at that place.
  *
  * If n is 0, the pc has taken the place of a return address, which the runtime keeps `first` bytes above the frame's
  * stack pointer: Java's compiled code is left by this way when it is no longer valid (deoptimization).

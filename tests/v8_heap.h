@@ -279,6 +279,21 @@ static uint64_t feedback(const struct function *f)
 	return at;
 }
 
+#define HANDLERS \
+	(BASE +  \
+	 0x200000) /* code for operations 11, 12, and 11 with the prefix for two bytes, each 64 bytes long */
+
+/* Make the table of the code for operations. */
+static uint64_t handlers(void)
+{
+	uint64_t at = take(8 * 768);
+
+	put(at + 8 * 11, HANDLERS, 8);
+	put(at + 8 * 12, HANDLERS + 64, 8);
+	put(at + 8 * (256 + 11), HANDLERS + 128, 8);
+	return at;
+}
+
 /* ---- a stack ---- */
 
 #define STACK (BASE + 0x100000)

@@ -24,7 +24,10 @@ extern "C" {
 enum {
 	UW_X86_64_RBP = 6,
 	UW_X86_64_RSP = 7,
+	UW_X86_64_R9 = 9,
+	UW_X86_64_R12 = 12,
 	UW_X86_64_R13 = 13,
+	UW_X86_64_R15 = 15,
 	UW_X86_64_RIP = 16,
 	UW_X86_64_REGS = 17,
 };

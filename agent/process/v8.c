@@ -25,6 +25,8 @@
 #define SEEN_MAX       131072u	    /* frames that are remembered */
 #define CODE_MAX       (128u << 10) /* bytes of a function's code */
 #define LOCALS_MAX     4096u	    /* of a function, in contexts */
+#define HANDLERS       768u	    /* operations of bytecode, without and with the two prefixes */
+#define HANDLERS_MAX   (4u << 20)   /* bytes that the code for all operations takes */
 #define PIECE_MAX      1024	    /* bytes of code that are searched at a time; a power of 2 */
 
 /*
@@ -115,6 +117,9 @@ struct v8 {
 	bool has_values, is_other;		/* read; not a V8 that this code understands */
 	bool has_streams;			/* code leads to its function */
 	const struct v8_deopt_version *version; /* NULL: not known */
+	uint64_t handlers[HANDLERS]; /* where the code for each operation begins; 0: nowhere */
+	uint64_t first_handler;	     /* the lowest of these */
+	bool has_handlers;
 	uint64_t code_map; /* of InstructionStreams, or before V8 11 of Code; 0: not found yet */
 	struct script *scripts;
 	size_t n_scripts, room_scripts;
@@ -504,6 +509,10 @@ static bool read_scope(struct v8 *v, uint64_t scope, char out[NAME_MAX_BYTES], u
 /* The words of a frame. */
 struct frame {
 	uint64_t context, function, bytecode, pc;
+	/* In V8's code for an operation: the pc, or that of the frame which it called. */
+	uint64_t here;
+	/* V8's table of such code, if the thread was interrupted there; else 0. */
+	uint64_t handlers;
 	/* Behind the bytecode: where in it interpreted code is; baseline code has its feedback there. */
 	uint64_t place;
 };
@@ -710,6 +719,72 @@ static bool find_place(struct v8 *v, const struct frame *f, int32_t *place)
 }
 
 /*
+ * Read the table of the code for operations, from where a register may point to. Which code that is does not change, and all
+ * threads have the same.
+ */
+static bool read_handlers(struct v8 *v, uint64_t table, uint64_t pc)
+{
+	uint8_t bytes[sizeof(v->handlers)];
+
+	if (v->has_handlers)
+		return true;
+	if (!table || table % 8 || !hotspot_get(&v->memory, table, bytes, sizeof(bytes)))
+		return false;
+	v->first_handler = UINT64_MAX;
+	for (size_t i = 0; i < HANDLERS; i++) {
+		uint64_t at = v->handlers[i] = uw_bytes_little_n(bytes + 8 * i, 8);
+
+		if (at && at - (pc - HANDLERS_MAX) > 2 * HANDLERS_MAX)
+			return false;
+		if (at && at < v->first_handler)
+			v->first_handler = at;
+	}
+	return true;
+}
+
+/* Return whether a pc is in the code for an operation, which ends where that for another one begins. */
+static bool is_handled(const struct v8 *v, int32_t operation, uint64_t pc)
+{
+	uint64_t start = v->handlers[operation];
+
+	for (size_t i = 0; i < HANDLERS; i++)
+		if (v->handlers[i] > start && v->handlers[i] <= pc)
+			return false;
+	return start && pc >= start;
+}
+
+/* Return whether a pc may be in the code for some operation. */
+static bool may_be_handled(const struct v8 *v, uint64_t pc)
+{
+	return v->has_handlers && pc >= v->first_handler && pc - v->first_handler <= HANDLERS_MAX;
+}
+
+/*
+ * Find out whether interpreted code is at a place in its bytecode: an operation begins there, whose code is at f->here. Its
+ * stack has where it was before its last call, and its registers can have something else. They have the next place at the end of
+ * an operation's code: *place is the operation's own then.
+ */
+static bool is_at(struct v8 *v, const struct frame *f, int32_t *place)
+{
+	struct v8_operation at, before;
+	/* A return address can be behind the code. */
+	uint64_t pc = f->handlers ? f->here : f->here - 1;
+
+	if (!v->version ||
+	    !v8_operations_at(&v->memory, v->version, f->bytecode, v->value[V8_BYTECODE_DATA],
+			      *place, &at, &before) ||
+	    !read_handlers(v, f->handlers, pc))
+		return false;
+	if (!is_handled(v, at.number, pc)) {
+		if (!f->handlers || before.number < 0 || !is_handled(v, before.number, pc))
+			return false;
+		*place = before.place;
+	}
+	v->has_handlers = true;
+	return true;
+}
+
+/*
  * Read which functions a frame runs, and write them down. place: where in its bytecode, or NO_PLACE. False: it is none, or
  * has moved.
  */
@@ -723,6 +798,8 @@ static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[
 
 	if (bytecode || !has_code(v)) {
 		if (key[1] == V8_KEY_BASELINE && !find_place(v, f, &place))
+			return false;
+		if ((key[1] & V8_KEY_KIND) == V8_KEY_HERE && !is_at(v, f, &place))
 			return false;
 		all[0] = (struct v8_inlined){ .offset = place };
 		return shared_of_frame(v, f, bytecode, &all[0].shared) &&
@@ -821,9 +898,42 @@ static struct calls_seen_frame *look_at(struct v8 *v, const struct calls_sample 
 	return NULL;
 }
 
-/* Look at what may be a frame: fp is where its rbp points, pc where it runs. */
-static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64_t pc, int *err)
+/* Return the place in bytecode of a word as in a frame's slot: there it is counted from the object's tagged address. */
+static int32_t place_of(const struct v8 *v, uint64_t word)
 {
+	return (int32_t)(word >> 32) - (v->value[V8_BYTECODE_DATA] - 1);
+}
+
+/* A frame by its frame pointer. */
+struct place {
+	uint64_t fp, pc;
+	uint64_t called; /* the pc of the frame that it called; 0: not known */
+};
+
+/* Look for the line of interpreted code that called no other function of JavaScript. */
+static void look_here(struct v8 *v, const struct calls_sample *s, struct frame *f,
+		      const struct place *at, int *err)
+{
+	const uint64_t pcs[2] = { at->pc, at->called };
+
+	for (size_t i = 0; i < 2 && !*err; i++) {
+		bool now = pcs[i] == s->regs->value[UW_X86_64_RIP];
+		uint64_t word = now ? v8_place_now(s->regs, f->bytecode) : f->place;
+		const uint64_t key[2] = { f->bytecode, v8_key_here(word, pcs[i]) };
+
+		f->here = pcs[i];
+		f->handlers = now ? s->regs->value[UW_X86_64_R15] : 0;
+		if (pcs[i] && key[1] && (now || may_be_handled(v, pcs[i])))
+			(void)look_at(v, s, f, key, place_of(v, word), err);
+	}
+}
+
+/* Look at what may be a frame. called: it has called one of JavaScript. Return whether it is one. */
+static bool look(struct v8 *v, const struct calls_sample *s, const struct place *at, bool called,
+		 int *err)
+{
+	const uint64_t fp = at->fp, pc = at->pc;
+
 	struct frame f = { .context = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_CONTEXT]),
 			   .function = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_FUNCTION]),
 			   .bytecode = word_at(s, fp + (uint64_t)(int64_t)v->value[V8_FP_BYTECODE]),
@@ -835,7 +945,7 @@ static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64
 	bool bytecode;
 
 	if (!v8_is_object(f.context) || !v8_is_object(f.function))
-		return;
+		return false;
 	bytecode = runs_bytecode(v, s, &f);
 	if (bytecode) {
 		key[0] = f.bytecode;
@@ -845,21 +955,27 @@ static void look(struct v8 *v, const struct calls_sample *s, uint64_t fp, uint64
 	/* known: V8 has positions of this bytecode, so that each place in it has a line. */
 	key[1] = v8_key_at(f.place);
 	if (!bytecode || !seen || !seen->known || *err)
-		return;
+		return seen != NULL;
 	if (key[1]) {
-		(void)look_at(v, s, &f, key,
-			      (int32_t)(f.place >> 32) - (v->value[V8_BYTECODE_DATA] - 1), err);
+		(void)look_at(v, s, &f, key, place_of(v, f.place), err);
+		if (!called)
+			look_here(v, s, &f, at, err);
 	} else if (is_generated(s, pc)) {
 		key[0] = pc;
 		key[1] = V8_KEY_BASELINE;
 		(void)look_at(v, s, &f, key, NO_PLACE, err);
 	}
+	return true;
 }
 
 int v8_calls(struct v8 *v, uw_read_fn read, void *ctx, const struct calls_sample *s,
 	     const void **bytes, size_t *size)
 {
 	struct calls_interpreter how = { .runtime = CALLS_V8, .reg = CALLS_NO_REG };
+	/* Where the thread is, and then the last frame in V8's code for an operation. */
+	struct place handled = { .fp = s->regs->value[UW_X86_64_RBP],
+				 .pc = s->regs->value[UW_X86_64_RIP] };
+	uint64_t innermost = 0; /* the frame of JavaScript that called no other */
 	int err = 0;
 
 	hotspot_memory_begin(&v->memory, read, ctx);
@@ -869,14 +985,23 @@ int v8_calls(struct v8 *v, uw_read_fn read, void *ctx, const struct calls_sample
 	how.slots[1] = (int16_t)(v->value[V8_FP_BYTECODE] / 8);
 	calls_begin(&v->writer);
 	calls_seen_bound(&v->seen, SEEN_MAX);
-	look(v, s, s->regs->value[UW_X86_64_RBP], s->regs->value[UW_X86_64_RIP], &err);
+	if (look(v, s, &handled, false, &err))
+		innermost = handled.fp;
 	/* A frame that was called has stored its caller's rbp below the return address. */
 	for (uint64_t at = (s->addr + 7) & ~UINT64_C(7);
 	     !err && !v->memory.over && at - s->addr < s->size; at += 8) {
-		uint64_t fp = word_at(s, at);
+		struct place next = { .fp = word_at(s, at), .pc = word_at(s, at + 8) };
 
-		if (fp > at && fp % 8 == 0 && fp - s->addr < s->size)
-			look(v, s, fp, word_at(s, at + 8), &err);
+		if (next.fp <= at || next.fp % 8 || next.fp - s->addr >= s->size)
+			continue;
+		next.called = at == handled.fp ? handled.pc : 0;
+		/* What looks like a frame may be another word with the frame pointer of one. */
+		if (look(v, s, &next, innermost && innermost != next.fp, &err) && !innermost)
+			innermost = next.fp;
+		/* What is below such a frame was left there by calls that have returned. */
+		if (may_be_handled(v, next.pc) && at >= s->regs->value[UW_X86_64_RSP] &&
+		    (at >= handled.fp || !may_be_handled(v, handled.pc)))
+			handled = next;
 	}
 	if (err == -ENOMEM)
 		return err;

@@ -86,12 +86,17 @@ bool v8_is_of(const struct v8 *v8, const uint64_t exports[V8_VALUES]);
  * A frame of interpreted code, or of the baseline compiler's, has the key { its bytecode, V8_KEY_BYTECODE }; one
  * of optimized code { its pc, V8_KEY_PC }, and all calls that were inlined there. Where V8 has a function's positions in its
  * source, a frame of interpreted code has the key { its bytecode, v8_key_at(word) }, too, with its line; word is in the slot
- * below that of the bytecode. There, a frame of the baseline compiler's code has the key { its pc, V8_KEY_BASELINE }. Results as of hotspot_calls (agent/process/hotspot.h).
+ * below that of the bytecode. There, a frame of the baseline compiler's code has the key { its pc, V8_KEY_BASELINE }.
+ * A frame of interpreted code that called no other function of JavaScript has the key { its bytecode, v8_key_here(word, pc) }, if the
+ * pc is in V8's code for the operation at that place: the frame's, or that of the frame which it called. Word is v8_place_now if the
+ * thread was interrupted there, because the slot has an older place. Results as of hotspot_calls (agent/process/hotspot.h).
  */
 enum {
 	V8_KEY_BYTECODE = 1,
 	V8_KEY_PC = 2,
 	V8_KEY_BASELINE = 3,
+	V8_KEY_HERE = 4,
+	V8_KEY_KIND = 0xff,
 	V8_KEY_PLACE = 8 /* from this bit on */
 };
 
@@ -101,6 +106,28 @@ static inline uint64_t v8_key_at(uint64_t word)
 	return !word || word & UINT32_MAX || word >> 63
 		       ? 0
 		       : V8_KEY_BYTECODE | word >> 32 << V8_KEY_PLACE;
+}
+
+/*
+ * Return the second word of the key for a place at which interpreted code is itself, at a pc in V8's code for an operation
+ * of bytecode; 0: the word is no place.
+ */
+static inline uint64_t v8_key_here(uint64_t word, uint64_t pc)
+{
+	uint64_t key = v8_key_at(word);
+
+	return key ? (key ^ V8_KEY_BYTECODE ^ V8_KEY_HERE) + (pc << 40) : 0;
+}
+
+/*
+ * Return the place of the innermost frame as a word, if the registers have it: the code for an operation has the bytecode and
+ * the place in them, until it needs the registers for something else. 0: they have another bytecode.
+ */
+static inline uint64_t v8_place_now(const struct uw_regs *regs, uint64_t bytecode)
+{
+	uint64_t place = regs->value[UW_X86_64_R9];
+
+	return regs->value[UW_X86_64_R12] == bytecode && place <= INT32_MAX ? place << 32 : 0;
 }
 
 int v8_calls(struct v8 *v8, uw_read_fn read, void *ctx, const struct calls_sample *sample,

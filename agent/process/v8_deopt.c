@@ -80,6 +80,7 @@ enum {
 		3, /* of each exit: place in bytecode, translation, return address of the call */
 	EXIT_BYTES = 4,	       /* of the code of an exit */
 	BYTECODE_PREFIXES = 4, /* the first operations of bytecode */
+	WIDE = 256,	       /* with a prefix, numbers begin here */
 };
 
 /* Read a small integer, which is in the high half of a word. */
@@ -353,8 +354,11 @@ size_t v8_deopt_find(struct hotspot_memory *m, const struct v8_deopt_version *ve
 
 /* ---- baseline code ----------------------------------------------------------------------------- */
 
-/* Move behind an operation of bytecode. It may have a prefix, by which its operands take two or four bytes. */
-static void skip_operation(const struct v8_deopt_version *v, struct bytes *code)
+/*
+ * Move behind an operation of bytecode, and return its number (struct v8_operation). It may have a prefix, by which its
+ * operands take two or four bytes.
+ */
+static int32_t next_bytecode(const struct v8_deopt_version *v, struct bytes *code)
 {
 	uint8_t op = next_byte(code), kind;
 	unsigned int width = 1, more = 0;
@@ -365,7 +369,7 @@ static void skip_operation(const struct v8_deopt_version *v, struct bytes *code)
 	}
 	if (op >= strlen(v->bytecodes)) {
 		code->bad = true;
-		return;
+		return -1;
 	}
 	kind = (uint8_t)v->bytecodes[op];
 	if (kind >= 'a') {
@@ -374,6 +378,7 @@ static void skip_operation(const struct v8_deopt_version *v, struct bytes *code)
 	}
 	code->at += (kind - '0') * width + more;
 	code->bad |= code->at > code->end;
+	return code->bad ? -1 : op + (int32_t)(width / 2) * WIDE;
 }
 
 /*
@@ -397,10 +402,31 @@ bool v8_baseline_find(struct hotspot_memory *m, const struct v8_deopt_version *v
 	/* A return address is behind its call: it is the end at most. */
 	for (end = next_number(&b); end < off && !b.bad && !code.bad; end += next_number(&b)) {
 		place = (int32_t)(code.at - begin);
-		skip_operation(version, &code);
+		(void)next_bytecode(version, &code);
 	}
 	*out = place;
 	return !b.bad && !code.bad;
+}
+
+bool v8_operations_at(struct hotspot_memory *m, const struct v8_deopt_version *version,
+		      uint64_t bytecode, int32_t first, int32_t place, struct v8_operation *at,
+		      struct v8_operation *before)
+{
+	struct bytes code = { .m = m };
+	uint64_t begin = bytecode - 1 + (uint64_t)first;
+	int32_t n;
+
+	*at = (struct v8_operation){ .number = -1 };
+	if (place < 0 || !length_of(m, bytecode, (int32_t)POSITIONS_MAX, &n) || place >= n)
+		return false;
+	code.at = begin;
+	code.end = begin + (uint64_t)n;
+	while (code.at <= begin + (uint64_t)place && !code.bad) {
+		*before = *at;
+		at->place = (int32_t)(code.at - begin);
+		at->number = next_bytecode(version, &code);
+	}
+	return !code.bad && (at->place == place || (at->number >= WIDE && at->place == place - 1));
 }
 
 /* ---- positions -------------------------------------------------------------------------------- */

@@ -69,6 +69,20 @@ size_t v8_deopt_find(struct hotspot_memory *m, const struct v8_deopt_version *ve
 bool v8_baseline_find(struct hotspot_memory *m, const struct v8_deopt_version *version,
 		      uint64_t table, uint64_t bytecode, int32_t first, uint64_t off, int32_t *out);
 
+/* An operation of bytecode. */
+struct v8_operation {
+	int32_t place;
+	int32_t number; /* its byte; 256 more with a prefix for operands of two bytes, 512 for those of four. -1: none */
+};
+
+/*
+ * Find the operation that begins at a place in bytecode, and the one that is before it there. The place may be that of a prefix
+ * or of the operation behind it. False: none begins there.
+ */
+bool v8_operations_at(struct hotspot_memory *m, const struct v8_deopt_version *version,
+		      uint64_t bytecode, int32_t first, int32_t place, struct v8_operation *at,
+		      struct v8_operation *before);
+
 /*
  * Look up where in its script's source a place in bytecode comes from. table: a tagged ByteArray with positions. False:
  * it is not known.

@@ -47,16 +47,36 @@ static bool is_same(const struct call *a, const struct call *b)
 }
 
 /*
- * Find what a frame with bytecode runs. Where in it interpreted code is, is stored before each call of a function of JavaScript,
- * but not before all others, nor while an operation runs: then only the function is known. The pc of the baseline compiler's
- * code tells always. What is known of the place must be of the same function: it may be of one that was at the same
- * address before.
+ * Find where interpreted code is that called no other function of JavaScript: V8's code for an operation is the frame
+ * itself, or the one that it called. Interrupted there, the place is in the registers; else it is in the frame's slot.
  */
-static size_t find_bytecode(struct runtime_stack *s, const struct uw_frame *frame,
-			    const struct calls_interpreter *how, bool called, struct call *out)
+static size_t find_here(struct runtime_stack *s, size_t i, uint64_t bytecode, uint64_t place,
+			struct call *out)
 {
+	size_t n = 0;
+
+	for (size_t k = i + 1; !n && k-- > 0 && k + 1 >= i;) {
+		uint64_t word = k ? place : v8_place_now(&s->event->sample.regs, bytecode);
+		uint64_t key = v8_key_here(word, s->native[k]->pc);
+
+		n = key ? calls_find(s->calls, bytecode, key, out, 1) : 0;
+	}
+	return n;
+}
+
+/*
+ * Find what a frame with bytecode runs. Where in it interpreted code is, is stored before each call of a function of JavaScript.
+ * Before other calls and while an operation runs, the slot can have an older place, and the registers can have something else: so
+ * there it was compared with the code that runs. The pc of the baseline compiler's code tells always. What is known of the
+ * place must be of the same function: it may be of one that was at the same address before.
+ */
+static size_t find_bytecode(struct runtime_stack *s, size_t i, const struct calls_interpreter *how,
+			    bool called, struct call *out)
+{
+	const struct uw_frame *frame = s->native[i];
 	uint64_t bytecode = slot_of(s, frame, how->slots[1]);
-	uint64_t key = v8_key_at(slot_of(s, frame, (int16_t)(how->slots[1] - 1)));
+	uint64_t place = slot_of(s, frame, (int16_t)(how->slots[1] - 1));
+	uint64_t key = v8_key_at(place);
 	struct call at;
 	size_t n;
 
@@ -64,7 +84,7 @@ static size_t find_bytecode(struct runtime_stack *s, const struct uw_frame *fram
 		return 0;
 	n = !key     ? calls_find(s->calls, frame->pc, V8_KEY_BASELINE, &at, 1)
 	    : called ? calls_find(s->calls, bytecode, key, &at, 1)
-		     : 0;
+		     : find_here(s, i, bytecode, place, &at);
 	if (n && is_same(&at, out))
 		out->line = at.line;
 	return 1;
@@ -86,7 +106,7 @@ static void decode(void *state, struct runtime_stack *s)
 			continue;
 		n = calls_find(s->calls, frame->pc, V8_KEY_PC, calls, CALLS_MAX);
 		/* Optimized code may have the bytecode in its frame, too: its outermost call is the same function. */
-		if (find_bytecode(s, frame, how, called, &own) &&
+		if (find_bytecode(s, i, how, called, &own) &&
 		    !(n && n <= CALLS_MAX && is_same(&calls[n - 1], &own))) {
 			calls[0] = own;
 			n = 1;

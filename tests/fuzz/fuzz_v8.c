@@ -1,7 +1,7 @@
 /*
  * tests/fuzz/fuzz_v8.c: fuzzes the reader of V8's functions. The input changes the heap of a sound V8
  * (tests/v8_heap.h) and the stack behind it: every three bytes and more are a place in two bytes, a length, and the
- * bytes that are written there; the first byte chooses whether reading is cut short. Whatever is read: what is
+ * bytes that are written there; the first byte chooses whether reading is cut short, and the registers. Whatever is read: what is
  * written of frames is sound.
  */
 #include "schema/calls_blob.h"
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct call found;
 	const void *blob;
 	struct v8 *v;
-	uint64_t at;
+	uint64_t at, table;
 	size_t n;
 
 	if (!size)
@@ -57,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	words[30] = STACK + 8 * 50;
 	words[31] = baseline(&f) + 231;
 	put_frame(40, &g, 0, 60, 0x1234);
+	table = handlers();
 	heap.reads_max = data[0] & 1 ? FEW : READS_MAX;
 	for (size_t i = 1; i + 3 <= size; i += n) {
 		size_t left;
@@ -68,8 +69,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		n = n < left ? n : left;
 		memcpy(to, data + i, n);
 	}
-	regs.value[UW_X86_64_RIP] = f.pc;
+	regs.value[UW_X86_64_RIP] = data[0] & 4 ? HANDLERS + (data[0] & 0xc0) : f.pc;
 	regs.value[UW_X86_64_RBP] = STACK + 8 * 20;
+	regs.value[UW_X86_64_R9] = 53 + (data[0] >> 3 & 7);
+	regs.value[UW_X86_64_R12] = f.bytecode;
+	regs.value[UW_X86_64_R15] = table;
 	if (v8_new(exports, &v))
 		return 0;
 	for (unsigned int i = 0; i < 2; i++, sample.now += UINT64_C(5000000000)) {

@@ -19,7 +19,7 @@ fail() {
 }
 
 # Where it waits, in optimized code with calls that were inlined, the names, files and lines are those of Error().stack. Only
-# the innermost function has the line where it begins: interpreted code stores its place before calls of others. V8's own
+# the innermost function has the line where it begins: V8 is in a call of its own there. V8's own
 # functions (map) have no file there; they are native frames here, or have no file.
 node --version
 node "$source" wait >"$dir/truth" 2>"$dir/log" &
@@ -94,6 +94,34 @@ A
 awk -f "$dir/computing.awk" "$source" "$dir/a.tsv" || fail "computing"
 "$offwind" unwind -q --format folded -o "$dir/later" "$dir/a.owc" 2>"$dir/log" || fail "folded"
 diff <(sort "$dir/live") <(sort "$dir/later") >"$dir/log" || fail "live and later differ"
+
+# Where interpreted code is interrupted, V8's code for the operation, which this node has symbols of, tells the line. (The regular expressions are
+# there for their code: a program without any is not looked at.)
+cat >"$dir/loop.js" <<'JS'
+for (let i = 0; i < 100; i++) /a+b(c|d)/.test('aabc' + i)
+function loop(n, o) {
+	for (let i = 0; i < n; i++) {
+		o.s = i
+		o.s % 7
+		o.s ^ i
+		if (n === 1)
+			new Error().stack
+	}
+}
+loop(1, {})
+for (let i = 0; i < 80000; i++)
+	loop(500, {})
+JS
+"$offwind" record -q -F 499 --raw -o "$dir/l.owc" -- node --no-opt --no-sparkplug "$dir/loop.js" 2>"$dir/log" || fail "record a loop"
+"$offwind" unwind -q --format tsv -o "$dir/l.tsv" "$dir/l.owc" 2>"$dir/log" || fail "unwind a loop"
+awk -F '\t' '
+	BEGIN { line["ModSmi"] = 5; line["BitwiseXor"] = 6; line["SetNamedProperty"] = 4; line["TestLessThan"] = line["JumpLoop"] = line["Inc"] = 3; line["TestEqualStrict"] = 7 }
+	$2 == 0 { name = $5; sub(/^Builtins_/, "", name); sub(/Handler$/, "", name) }
+	$2 <= 1 && $3 == "[v8]" && $5 == "loop" { n++; if ($11 == 2) first++; else if (name in line) { if (line[name] == $11) right++; else { print name " on line " $11; wrong++ } } }
+	END {
+		print n + 0, "samples in a loop,", first + 0, "with the first line only,", right + 0, "with the line of the operation,", wrong + 0, "wrong"
+		exit !(n > 200 && first < n / 2 && right > n / 6 && !wrong)
+	}' "$dir/l.tsv" || fail "a loop"
 
 # Captured alone, nothing is walked while it is recorded, but all is read that a walk will need.
 "$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- node "$source" 2000000 2>"$dir/log" || fail "record --raw"

@@ -10,9 +10,10 @@
 
 static struct calls *calls;
 
+static struct uw_regs regs;
+
 static int look(struct v8 *v, uint64_t pc, uint64_t fp, uint64_t now)
 {
-	struct uw_regs regs = { .known = 0 };
 	struct calls_sample sample = { .regs = &regs,
 				       .addr = STACK,
 				       .stack = (void *)words,
@@ -321,6 +322,92 @@ static void test_baseline(void)
 	calls = NULL;
 }
 
+/* The registers of interpreted code: where in its bytecode it is, and the table of the code for operations. */
+static void set_registers(const struct function *f, uint64_t place, uint64_t table)
+{
+	regs.value[UW_X86_64_R9] = 53 + place;
+	regs.value[UW_X86_64_R12] = f->bytecode;
+	regs.value[UW_X86_64_R15] = table;
+	regs.value[UW_X86_64_RSP] = STACK + 8 * 4;
+}
+
+static void test_interrupted(void)
+{
+	static const struct {
+		uint64_t place, at; /* in the code for operations */
+		uint32_t line;	    /* of place 2 at most: 2; from place 6 on: 3; 0: not known */
+	} places[] = {
+		{ 0, 4, 2 },   { 1, 4, 0 }, { 2, 128, 2 },     { 3, 191, 2 }, { 4, 128, 0 },
+		{ 6, 64, 3 },  { 7, 4, 3 }, { 7, 127, 3 },     { 6, 4, 0 },   { 6, 140, 2 },
+		{ 7, 140, 0 }, { 9, 4, 0 }, { 1 << 30, 4, 0 },
+	};
+	const uint64_t stale = small(53 + 7);
+	struct function f, g;
+	struct v8 *v = NULL;
+	uint64_t at, table;
+
+	begin();
+	at = script("/app.js", text("one\ntwo\nthree\nfour\n"));
+	f = function(at, text("f"), object(131, 4), 0, 4);
+	g = function(at, text("g"), object(131, 4), 0, 0);
+	(void)baseline(&f);
+	table = handlers();
+	memset(words, 0, sizeof(words));
+	put_frame(20, &f, f.bytecode, 30, 0x1234);
+	put_frame(30, &g, g.bytecode, 40, 0x1234);
+	words[15] = stale;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		uint64_t pc = HANDLERS + places[i].at,
+			 key = v8_key_here(small(53 + places[i].place), pc);
+
+		set_registers(&f, places[i].place, table);
+		look_again(pc);
+		CHECK(places[i].line ? has(f.bytecode, key, 0, 1, "f", places[i].line)
+				     : !knows(f.bytecode, key),
+		      "where an operation was interrupted");
+	}
+
+	/* The code for the operation has a frame; below are those that it called before. */
+	words[5] = words[10] = STACK + 8 * 20;
+	words[6] = HANDLERS + 70;
+	words[11] = 0x1234;
+	set_registers(&f, 0, table);
+	CHECK(v8_new(exports, &v) == 0, "new");
+	(void)look(v, HANDLERS + 4, STACK + 8 * 10, 1);
+	CHECK(has(f.bytecode, v8_key_here(small(53), HANDLERS + 4), 0, 1, "f", 2),
+	      "code with a frame");
+	/* It has called something else, and has stored its place. */
+	words[5] = STACK + 8 * 10;
+	words[6] = HANDLERS + 64; /* behind its end */
+	set_registers(&g, 0, 0);
+	(void)look(v, 0x1234, STACK + 8 * 5, 2);
+	CHECK(has(f.bytecode, v8_key_here(stale, HANDLERS + 64), 0, 1, "f", 3),
+	      "a call of something else");
+	words[6] = HANDLERS + 66;
+	(void)look(v, 0x1234, STACK + 8 * 5, 3);
+	CHECK(!knows(f.bytecode, v8_key_here(stale, HANDLERS + 66)), "another operation's code");
+	v8_free(v);
+
+	words[5] = words[6] = words[10] = words[11] = 0;
+	set_registers(&g, 0, table);
+	look_again(HANDLERS + 4);
+	CHECK(!v8_place_now(&regs, f.bytecode) && v8_place_now(&regs, g.bytecode) == small(53) &&
+		      !knows(f.bytecode, v8_key_here(small(53), HANDLERS + 4)),
+	      "another function's registers");
+	put(table + 8 * 200, HANDLERS + 0x10000000, 8);
+	set_registers(&f, 0, table);
+	look_again(HANDLERS + 4);
+	CHECK(!knows(f.bytecode, v8_key_here(small(53), HANDLERS + 4)), "no table");
+	set_registers(&f, 0, 0x1000);
+	look_again(HANDLERS + 4);
+	CHECK(!knows(f.bytecode, v8_key_here(small(53), HANDLERS + 4)) &&
+		      has(f.bytecode, V8_KEY_BYTECODE, 0, 1, "f", 2),
+	      "a table that cannot be read");
+	regs = (struct uw_regs){ .known = 0 };
+	calls_free(calls);
+	calls = NULL;
+}
+
 /* As V8 10.2 has it: code is in its Code, and all of a translation are signed numbers. */
 static void test_inlined_before_streams(void)
 {
@@ -403,6 +490,7 @@ static void test_harm(void)
 		for (unsigned int k = 0; k < 2; k++) {
 			heap.reads = 0;
 			heap.reads_max = i % 3 ? 100000 : 8;
+			set_registers(&f, any() % 16, k ? BASE + (any() % 8) * 8 : any());
 			good += !look(v, f.pc, STACK + 8 * 20, 1 + k * UINT64_C(5000000000));
 		}
 		v8_free(v);
@@ -419,6 +507,7 @@ int main(void)
 	test_inlined_before_streams();
 	test_source_that_cannot_be_read();
 	test_baseline();
+	test_interrupted();
 	test_harm();
 	return check_done();
 }
