@@ -23,6 +23,36 @@
  */
 #define SLACK_NS UINT64_C(10000000)
 
+/* While events wait to be given out: so many bytes of them are not left waiting, nor this part of the ring. */
+#define WAITING_BYTES (4u << 20)
+#define WAITING_PART  8
+
+/*
+ * Note that what happened at a time must be given out soon: names of interpreted code are read from a process's memory,
+ * which is there until it ends.
+ */
+static void note_urgent(struct live *live, uint64_t time_ns)
+{
+	if (time_ns < live->urgent_ns)
+		live->urgent_ns = time_ns;
+	if (time_ns > live->last_urgent_ns)
+		live->last_urgent_ns = time_ns;
+}
+
+/* Return whether an event brings about a process whose samples need a plan. */
+static bool is_urgent(const struct live *live, const struct event *event)
+{
+	switch (event->type) {
+	case EVENT_MAPPING:
+		return opener_is_interpreter(&event->mapping);
+	case EVENT_FORK:
+		return event->pid != event->fork.parent_pid &&
+		       live_bpf_has_plan(live->bpf, event->fork.parent_pid);
+	default:
+		return false;
+	}
+}
+
 /*
  * Return whether the allocators of a process are watched. If single threads are selected, the
  * probes are in their processes.
@@ -109,6 +139,8 @@ int live_enqueue(void *ctx, const struct event *event)
 	if (live->pins && copy.type == EVENT_MAPPING && m->path &&
 	    !strncmp(m->path, "/memfd:", 7) && m->build_id.size)
 		live_pins_hold(live->pins, copy.pid, m->start, m->end, now_ns());
+	if (is_urgent(live, &copy))
+		note_urgent(live, copy.time_ns);
 	if (live->allocators) {
 		int err = watch_allocators(live, &copy);
 
@@ -252,6 +284,8 @@ static int end_wait(struct live *live, struct live_waited *wait, uint64_t *count
 		live_waited_free(wait);
 		return 0;
 	}
+	if (wait->head.slices_len || (wait->waker && wait->waker->head.slices_len))
+		note_urgent(live, time_ns);
 	++*counter;
 	tally->unwoken += !wait->wake.woken_ns;
 	err = queue_waker(live, wait);
@@ -355,6 +389,8 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	if (err)
 		return err;
 	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
+	if (head->slices_len && !(head->flags & CAPTURE_OFF_CPU))
+		note_urgent(live, head->time_ns);
 	if (!(head->flags & CAPTURE_OFF_CPU))
 		return live_queue_sample(&live->queue, head->time_ns, head->pid, bytes,
 					 live->slots.next - 1);
@@ -446,6 +482,23 @@ static void take_back(struct live *live, uint64_t now)
 }
 
 /*
+ * Let what is older than the slack be given out, unless that can wait: each time that wakes the process which takes it,
+ * and the longer events wait, the more processes have ended meanwhile of which nobody needs to know.
+ */
+static void move_horizon(struct live *live, uint64_t now)
+{
+	const uint64_t horizon_ns = now - SLACK_NS;
+
+	if (live->tick_ns < LIVE_TICK_NS && now < live->moved_ns + LIVE_TICK_NS &&
+	    horizon_ns < live->urgent_ns && live->queue.bytes < WAITING_BYTES &&
+	    live_ring_used(&live->ring) < live->ring.size / WAITING_PART)
+		return;
+	live->moved_ns = now;
+	live->horizon_ns = horizon_ns;
+	live->urgent_ns = live->last_urgent_ns > horizon_ns ? horizon_ns : UINT64_MAX;
+}
+
+/*
  * Take the time before reading: a record that is older by SLACK_NS was in its ring by then, so all
  * events before the horizon are in the queue. The rest may come later.
  */
@@ -476,7 +529,7 @@ int live_drain(struct live *live)
 		return err;
 	}
 	live->drained_ns = now;
-	live->horizon_ns = now - SLACK_NS;
+	move_horizon(live, now);
 	if (live->stopped) { /* no more events can come */
 		live->horizon_ns = UINT64_MAX;
 		live->flushed = true;

@@ -62,6 +62,12 @@ struct live {
 
 	uint64_t drained_ns, horizon_ns, last_ns;
 	/*
+	 * Events are given out until horizon_ns. While the rings are read more often than every LIVE_TICK_NS, that is
+	 * moved on only so often, or when the first event after it that cannot wait is due: times of that event
+	 * (UINT64_MAX: there is none), and of the last one.
+	 */
+	uint64_t moved_ns, urgent_ns, last_urgent_ns;
+	/*
 	 * See report_again: how many records were lost when it began, when it may next, until when it goes
 	 * on, and the process where it stopped (0: it went through all).
 	 */

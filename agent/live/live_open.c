@@ -25,7 +25,7 @@
 /* The filters that can be turned on while recording goes on. */
 #define CHANGEABLE \
 	(CAPTURE_FILTER_TASK | CAPTURE_FILTER_COMM | CAPTURE_FILTER_UID | CAPTURE_FILTER_CGROUP)
-/* With allocations: a new allocator must be noticed soon. With plans: see set_plan. */
+/* Between two readings of the rings, with allocations: a new allocator must be noticed soon. With plans: see set_plan. */
 #define SOON_TICK_NS	UINT64_C(20000000)
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO of the kernel */
 
@@ -281,6 +281,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->epoll = live->online.fd = -1;
 	live->slots.ring = &live->ring;
 	live->held_slot = UINT64_MAX;
+	live->urgent_ns = UINT64_MAX;
 	live->off_cpu_min_ns = options->off_cpu_min_ns;
 	live->wakers = options->wakers;
 	live->alloc_interval = options->alloc_interval;

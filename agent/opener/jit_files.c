@@ -195,18 +195,15 @@ static bool is_generated(const struct event_mapping *m)
 		!strncmp(m->path, "/dev/", 5) || !strncmp(m->path, "/SYSV", 5));
 }
 
-/*
- * Return whether a mapping shows the code of an interpreter, by the name of its file. Its memory leads to the
- * names of interpreted code (agent/runtime).
- */
-static bool is_interpreter(const struct event_mapping *m)
+bool opener_is_interpreter(const struct event_mapping *m)
 {
 	static const char *const names[] = { "python3", "libpython3.", "php",  "libphp",
 					     "ruby",	"libruby",     "perl", "libperl" };
-	const char *slash = strrchr(m->path, '/');
+	const char *slash;
 
-	if (!(m->prot & PROT_EXEC) || m->path[0] != '/')
+	if (!(m->prot & PROT_EXEC) || !m->path || m->path[0] != '/')
 		return false;
+	slash = strrchr(m->path, '/');
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strncmp(slash + 1, names[i], strlen(names[i])))
 			return true;
@@ -229,7 +226,7 @@ static bool is_readable(uint32_t pid)
 	maps = fopen(path, "re");
 	while (maps && !is && getline(&line, &room, maps) > 0)
 		is = !procfs_maps_line(line, &m) &&
-		     (is_generated(&m) || is_interpreter(&m) || places_is_context(m.path));
+		     (is_generated(&m) || opener_is_interpreter(&m) || places_is_context(m.path));
 	if (maps)
 		(void)fclose(maps);
 	free(line);

@@ -206,6 +206,12 @@ int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_use
 		    const char *dump, int *fd);
 
 /*
+ * Return whether a mapping shows the code of an interpreter, by the name of its file. Its memory leads to the
+ * names of interpreted code (agent/runtime).
+ */
+struct event_mapping;
+bool opener_is_interpreter(const struct event_mapping *mapping);
+/*
  * Open the memory of a living process for reading, if the process generates code, that is, has executable
  * memory that no file on a disk holds, or if it runs an interpreter, by the name of its file. Offsets in the file are addresses. It stays the memory of the
  * program that runs now: nothing can be read from it any more when the process has ended or executed

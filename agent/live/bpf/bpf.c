@@ -374,3 +374,11 @@ int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *ta
 		bpf->skeleton->bss->plans_in_use++;
 	return err;
 }
+
+bool live_bpf_has_plan(const struct live_bpf *bpf, uint32_t pid)
+{
+	struct plan_task entry;
+
+	return bpf->skeleton->bss->plans_in_use &&
+	       !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.plan_tasks), &pid, &entry);
+}

@@ -139,6 +139,9 @@ bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t sinc
 int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *task,
 		  const struct plan *plan);
 
+/* Return whether a process has a plan. */
+bool live_bpf_has_plan(const struct live_bpf *bpf, uint32_t pid);
+
 /* Announce that the ring will be read now, so that it wakes its reader again when it fills up. */
 void live_bpf_reading(struct live_bpf *bpf);
 /* Return whether this kernel can only run the plain programs, which are for old kernels. */
