@@ -26,8 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define OPENER_END_MS 100
 #define KEEPER_END_MS 5000
+#define KILLED_END_MS 100
 /* A worker that does not go on for so many seconds is ended. */
 #define SILENT_S 30
 /* Workers that may die before the command fails; while recording, so many within an hour. */
@@ -157,13 +157,11 @@ static int reap(struct supervisor *s)
 			log_warning("the process that writes the %s does not end, and is killed",
 				    i == STORE ? "store" : "history");
 			(void)kill(s->keepers[i].pid, SIGKILL);
-			(void)supervisor_wait_for(s->keepers[i].pid, OPENER_END_MS);
+			(void)supervisor_wait_for(s->keepers[i].pid, KILLED_END_MS);
 		}
 		s->keepers[i] = (struct keeper){ .pid = 0 };
 	}
-	/* An opener that waits for a file server may not end, even when it is killed. */
-	(void)kill(s->opener, SIGKILL);
-	supervisor_wait_for(s->opener, OPENER_END_MS);
+	supervisor_end_opener(s);
 	return status;
 }
 

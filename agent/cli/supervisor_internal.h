@@ -8,6 +8,7 @@
 
 #include "agent/cli/supervisor.h"
 #include "agent/export/output.h"
+#include "agent/opener/request.h"
 #include "agent/role/cost.h"
 
 #include <signal.h>
@@ -22,13 +23,16 @@ struct files_facts;
 
 enum { SUPERVISOR_PASSED = 4 }; /* signals that are passed on */
 
-/* A process that writes a database. It has no other rights, so it is started when it is first asked. */
+/*
+ * A process that is started when it is first asked: one that writes a database, and has no other rights; or,
+ * of a recording, one that is the opener from then on, because the one before hangs.
+ */
 struct keeper {
 	struct channels *channels; /* to it; NULL: it was started, or is not wanted */
 	pid_t pid;		   /* 0: there is none */
 };
 
-enum { STORE, HISTORY, KEEPERS };
+enum { STORE, HISTORY, OPENERS, KEEPERS = OPENERS + REQUEST_SPARES };
 
 struct beside {
 	pid_t pid; /* 0: there is none */
@@ -117,6 +121,8 @@ void supervisor_rewind_standard(struct supervisor *s, off_t output_at);
 int supervisor_start_capture(struct supervisor *s);
 /* Fork an opener and a worker. Return 1 in the worker, 0 in the supervisor, or a negative code. */
 int supervisor_fork_roles(struct supervisor *s);
+/* End the opener. */
+void supervisor_end_opener(struct supervisor *s);
 /* Start a keeper, which answers the worker from now on. */
 void supervisor_start_keeper(struct supervisor *s, size_t which);
 /* Start the processes beside the worker, and those again that died. */

@@ -7,7 +7,6 @@
 #include "agent/limits.h"
 #include "agent/live/capture.h"
 #include "agent/log.h"
-#include "agent/opener/request.h"
 #include "agent/role/channel.h"
 #include "agent/role/files.h"
 #include "agent/role/reading.h"
@@ -33,6 +32,13 @@
  * each of these keeps its channel, as does memory that does not answer (agent/process/generated.c).
  */
 #define LIVE_CHANNELS 28
+/*
+ * An opener that hangs for so long with half of its channels is replaced by one with fewer, whose
+ * descriptors wait in all that time.
+ */
+#define HUNG_NS	       UINT64_C(10000000000)
+#define SPARE_CHANNELS 14
+#define OPENER_END_MS  100
 /* How long to wait for the capture process, which detaches its programs. */
 #define CAPTURE_END_MS 2000
 /* How soon a process beside the worker may be begun again. */
@@ -71,6 +77,20 @@ static void leave_lock(const struct supervisor *s)
 		(void)close(s->given->service->lock);
 }
 
+/* In a process that was begun after the worker: close what is for others, but for one keeper's channels. */
+static void leave_others(struct supervisor *s, size_t but)
+{
+	capture_free(s->live);
+	if (s->socket >= 0)
+		(void)close(s->socket);
+	for (size_t i = 0; i < OUTPUTS_MAX; i++)
+		if (s->outputs[i].fd >= 0)
+			(void)close(s->outputs[i].fd);
+	for (size_t i = 0; i < KEEPERS; i++)
+		if (i != but)
+			channels_free(s->keepers[i].channels);
+}
+
 /* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
 static _Noreturn void be_opener(struct supervisor *s, struct channels *channels)
 {
@@ -83,7 +103,6 @@ static _Noreturn void be_opener(struct supervisor *s, struct channels *channels)
 		priority_apart();
 	leave_lock(s);
 	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
-	capture_free(s->live);
 	request_serve(channels);
 	_exit(0);
 }
@@ -116,18 +135,13 @@ static _Noreturn void be_capture(struct supervisor *s)
 	_exit(0);
 }
 
-/* The process that writes the store, or the history. It ends with its worker, too. */
+/* The process that writes the store, or the history, or the next opener. It ends with its worker, too. */
 static _Noreturn void be_keeper(struct supervisor *s, size_t which)
 {
+	leave_others(s, which);
+	if (which >= OPENERS)
+		be_opener(s, s->keepers[which].channels);
 	be_helper(s, which == STORE ? "offwind-store" : "offwind-history");
-	capture_free(s->live);
-	(void)close(s->socket);
-	for (size_t i = 0; i < OUTPUTS_MAX; i++)
-		if (s->outputs[i].fd >= 0)
-			(void)close(s->outputs[i].fd);
-	for (size_t i = 0; i < KEEPERS; i++)
-		if (i != which)
-			channels_free(s->keepers[i].channels);
 	if (which == STORE)
 		change_serve(s->keepers[STORE].channels, s->given->db);
 	else
@@ -163,6 +177,9 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 		change_ask(s->keepers[STORE].channels);
 	if (s->keepers[HISTORY].channels)
 		history_ask(s->keepers[HISTORY].channels);
+	for (size_t i = OPENERS; i < KEEPERS; i++)
+		if (s->keepers[i].channels)
+			request_spare(s->keepers[i].channels, HUNG_NS, capture_use_opener);
 	reading_use(s->reading);
 	files_ask(ends[0]);
 	if (s->standard >= 0) {
@@ -299,12 +316,16 @@ int supervisor_fork_roles(struct supervisor *s)
 
 	if (!rc)
 		rc = fork_role(&s->opener);
-	if (rc == 1)
+	if (rc == 1) {
+		capture_free(s->live);
 		be_opener(s, channels);
+	}
 	if (!rc && !s->given->no_store)
 		rc = channels_new(1, &s->keepers[STORE].channels);
 	if (!rc && s->given->history)
 		rc = channels_new(1, &s->keepers[HISTORY].channels);
+	for (size_t i = OPENERS; !rc && s->live && i < KEEPERS; i++)
+		rc = channels_new(SPARE_CHANNELS, &s->keepers[i].channels);
 	if (!rc && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		rc = -errno;
 	if (!rc && s->live)
@@ -320,16 +341,30 @@ int supervisor_fork_roles(struct supervisor *s)
 	if (ends[0] >= 0)
 		(void)close(ends[0]);
 	s->socket = ends[1];
-	if (rc && s->opener > 0)
-		(void)kill(s->opener, SIGKILL);
+	if (rc)
+		supervisor_end_opener(s);
 	return rc;
+}
+
+/* End the opener. One that waits for a file server may not end, even when it is killed. */
+void supervisor_end_opener(struct supervisor *s)
+{
+	if (s->opener > 0 && !kill(s->opener, SIGKILL))
+		(void)supervisor_wait_for(s->opener, OPENER_END_MS);
+	s->opener = 0;
 }
 
 /* Start a keeper, which answers the worker from now on. If that fails, the worker is told. */
 void supervisor_start_keeper(struct supervisor *s, size_t which)
 {
-	if (fork_role(&s->keepers[which].pid) == 1)
+	pid_t *pid = which >= OPENERS ? &s->opener : &s->keepers[which].pid;
+
+	if (which >= OPENERS)
+		supervisor_end_opener(s);
+	if (fork_role(pid) == 1)
 		be_keeper(s, which);
+	if (*pid < 0)
+		*pid = 0;
 	channels_free(s->keepers[which].channels);
 	s->keepers[which].channels = NULL;
 }

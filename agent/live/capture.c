@@ -219,9 +219,17 @@ static void give_ring(struct serving *s, struct message *reply)
 		message_fd(reply, fcntl(memory.fd, F_DUPFD_CLOEXEC, 3));
 }
 
-static int open_source(struct serving *s, uint64_t worker, uint64_t opener, struct message *reply)
+/* Do not sample this program's processes. */
+static int leave_own(struct serving *s, uint64_t worker, uint64_t opener)
 {
 	const pid_t own[] = { getpid(), getppid(), (pid_t)worker, (pid_t)opener };
+
+	source_live_own(s->source, own, sizeof(own) / sizeof(own[0]));
+	return 0;
+}
+
+static int open_source(struct serving *s, uint64_t worker, uint64_t opener, struct message *reply)
+{
 	char error[LIVE_ERROR_SIZE] = "";
 	const struct source_info *info;
 	int err = s->source ? begin_again(s) : source_live_open(s->options, &s->source, error);
@@ -230,7 +238,7 @@ static int open_source(struct serving *s, uint64_t worker, uint64_t opener, stru
 	if (err)
 		return err;
 	source_live_lend_to(s->source, taken, s);
-	source_live_own(s->source, own, sizeof(own) / sizeof(own[0]));
+	(void)leave_own(s, worker, opener);
 	info = &s->source->info;
 	message_number(reply, (uint64_t)source_live_n_cpus(s->source));
 	message_bytes(reply, info, sizeof(*info));
@@ -358,6 +366,8 @@ static int serve(struct serving *s, uint64_t what, uint64_t a, uint64_t b, struc
 		return find_symbols(s, a, request, reply);
 	case CAPTURE_PLAN:
 		return set_plan(s, (uint32_t)a, b != 0, request);
+	case CAPTURE_OWN:
+		return leave_own(s, a, b);
 	default:
 		return -EINVAL;
 	}

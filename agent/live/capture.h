@@ -51,5 +51,7 @@ int capture_change(struct capture *capture, const struct source_live_options *op
  * works in this process again. opener is another process of offwind that is not sampled.
  */
 void capture_use(struct capture *capture, pid_t opener);
+/* In the worker: another process is the opener now. */
+void capture_use_opener(pid_t opener);
 
 #endif

@@ -50,6 +50,7 @@ enum capture_request {
 	CAPTURE_SYMBOLS,
 	/* Of a process: the first number is its pid, the second 1 if a struct plan follows plan_task: nothing */
 	CAPTURE_PLAN,
+	CAPTURE_OWN, /* two pids, as of CAPTURE_OPEN, of which one is another now: nothing */
 };
 
 #endif

@@ -111,6 +111,20 @@ static int ask_bytes(const struct asked *asked, void *out, size_t size)
 	return done_with(m, err);
 }
 
+void capture_use_opener(pid_t opener)
+{
+	struct message *m = NULL;
+	int err = 0;
+
+	other = opener;
+	if (used)
+		err = ask(&(struct asked){ .what = CAPTURE_OWN,
+					   .a = (uint64_t)getpid(),
+					   .b = (uint64_t)opener },
+			  &m);
+	(void)done_with(m, err);
+}
+
 int live_remote_counters(struct source *source, int cpu, struct live_counters *counters)
 {
 	(void)source;

@@ -2,22 +2,60 @@
 #include "agent/opener/request.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/io.h"
+#include "agent/log.h"
 #include "agent/opener/places.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define OPENERS_MAX 4096
 
-static struct channels *used; /* in the worker; NULL: openers work in this process */
+/* How long a new process may take to answer at first. */
+#define BEGIN_MS 10000
+
+/* In the worker: whom it asks. */
+static struct {
+	struct channels *of[1 + REQUEST_SPARES]; /* each to a process */
+	size_t n;				 /* 0: openers work in this process */
+	_Atomic size_t now;			 /* the current one */
+	uint64_t hung_ns;
+	void (*replaced)(pid_t pid);
+	bool has_symfs;
+	pthread_mutex_t lock;	     /* held while one is replaced; and of what follows */
+	struct opener_options *made; /* the openers in that process, by their number - 1; owned */
+	size_t n_made, room;
+} used = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void free_options(struct opener_options *o)
+{
+	free((char *)(uintptr_t)o->symfs);
+	free((char *)(uintptr_t)o->exe);
+	free((char *)(uintptr_t)o->beside);
+	free((char *)(uintptr_t)o->debug_dir);
+}
 
 void request_use(struct channels *channels)
 {
-	used = channels;
+	for (size_t i = 0; i < used.n_made; i++)
+		free_options(&used.made[i]);
+	used.n_made = 0;
+	used.has_symfs = false;
+	used.of[0] = channels;
+	used.n = channels != NULL;
+	used.now = 0;
+}
+
+void request_spare(struct channels *channels, uint64_t hung_ns, void (*replaced)(pid_t pid))
+{
+	used.of[used.n++] = channels;
+	used.hung_ns = hung_ns;
+	used.replaced = replaced;
 }
 
 /* ---- requests and replies as messages --------------------------------------------------- */
@@ -233,6 +271,131 @@ static void take_read(struct message *m, struct opener_part *parts, size_t n)
 	}
 }
 
+/* Ask a process that is not the current one yet. m is memory for the messages. */
+static int ask_next(struct channels *channels, const struct request *request, struct message *m,
+		    uint64_t *number)
+{
+	struct reply reply = { .fd = -1 };
+	size_t late;
+	int err;
+
+	put_request(m, request);
+	err = channels_call_within(channels, m, m, BEGIN_MS, &late);
+	if (err)
+		return err;
+	take_reply(m, &reply);
+	*number = reply.number;
+	err = m->err ? m->err : reply.err;
+	message_fini(m);
+	return err;
+}
+
+/* Let the next process have the openers that the current one has, with the same numbers. */
+static int begin_next(struct channels *next, struct message *m, uint64_t *pid)
+{
+	struct request request = { .what = REQUEST_NEW, .fd = -1 };
+	uint64_t number;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < used.n_made; i++) {
+		request.options = used.made[i];
+		err = ask_next(next, &request, m, &number);
+		if (!err && number != i + 1)
+			err = -EBADMSG;
+	}
+	request = (struct request){ .what = REQUEST_PROCESS, .opener = 1, .fd = -1 };
+	return err ? err : ask_next(next, &request, m, pid);
+}
+
+/*
+ * Let the next process answer, which is begun by its first request; the current one is killed then
+ * (supervisor_start_keeper). m is memory for the messages.
+ */
+static void replace(struct message *m)
+{
+	size_t now = used.now;
+	uint64_t pid = 0;
+	int err = begin_next(used.of[now + 1], m, &pid);
+
+	if (err) {
+		log_warning("the process that opens files waits for files that do not answer, and "
+			    "no other one could be begun: %s",
+			    strerror(-err));
+		used.n = now + 1;
+		return;
+	}
+	log_warning("the process that opens files waits for files that do not answer, and is "
+		    "replaced (%zu of %zu times)",
+		    now + 1, used.n - 1);
+	used.now = now + 1;
+	channels_abandon(used.of[now]);
+	used.replaced((pid_t)pid);
+}
+
+/* Replace the current process if it hangs: half of its channels, or the main thread that waited for which. */
+static void replace_hung(struct message *m, const size_t *which)
+{
+	(void)pthread_mutex_lock(&used.lock);
+	if (used.now + 1 < used.n &&
+	    (which ? *which == used.now : channels_hang(used.of[used.now], used.hung_ns)))
+		replace(m);
+	(void)pthread_mutex_unlock(&used.lock);
+}
+
+/* Return whether another process answers than this one. Wait, if that is about to be so. */
+static bool is_replaced(size_t which)
+{
+	bool replaced;
+
+	(void)pthread_mutex_lock(&used.lock);
+	replaced = used.now != which;
+	(void)pthread_mutex_unlock(&used.lock);
+	return replaced;
+}
+
+/*
+ * Return how long a call may take that has no limit: while the main thread waits, nothing is recorded, and
+ * the worker would be ended (wait_for_request). To fetch, and to list what is below --symfs, takes long.
+ */
+static int limit_of(const struct request *request, bool *is_ours)
+{
+	*is_ours = gettid() == getpid() && used.now + 1 < used.n &&
+		   request->what != REQUEST_FETCH && !used.has_symfs;
+	return *is_ours ? (int)(used.hung_ns / 1000000) : -1;
+}
+
+/* A late reply's number says which process it is of. */
+enum { LATE_BITS = 16 };
+
+/*
+ * Send a request through channels and receive the reply in m. If the process is replaced meanwhile, and it
+ * is not known that it hangs because of this request, ask the next one.
+ */
+static int ask_current(const struct request *request, struct message *m, int timeout_ms,
+		       size_t *late)
+{
+	uint64_t began = now_ns();
+	bool is_ours = false;
+	size_t which, number = 0;
+	int err;
+
+	replace_hung(m, NULL);
+	if (timeout_ms < 0)
+		timeout_ms = limit_of(request, &is_ours);
+	do {
+		which = used.now;
+		put_request(m, request);
+		err = channels_call_within(used.of[which], m, m, timeout_ms, &number);
+	} while (err == -EPIPE && now_ns() - began < used.hung_ns && is_replaced(which));
+	if (err == -ETIMEDOUT && is_ours) {
+		replace_hung(m, &which);
+		return -EPIPE;
+	}
+	if (err == -ETIMEDOUT)
+		*late = number | which << LATE_BITS;
+	return err;
+}
+
 /*
  * Send a request and wait for its reply: timeout_ms at most, -1: without limit. Copy the n bytes that
  * come with a success, or those of the request's parts.
@@ -246,8 +409,7 @@ static int call(struct request *request, int timeout_ms, struct reply *reply, vo
 	*reply = (struct reply){ .fd = -1 };
 	if (!m)
 		return -ENOMEM;
-	put_request(m, request);
-	err = channels_call_within(used, m, m, timeout_ms, late);
+	err = ask_current(request, m, timeout_ms, late);
 	if (!err) {
 		take_reply(m, reply);
 		if (!reply->err && n)
@@ -298,9 +460,13 @@ int request_user_name(struct request *request, char name[OPENER_USER_NAME])
 	return err;
 }
 
+/* A process that was killed while it waited does not answer any more. */
 bool request_is_late(size_t late)
 {
-	return channels_is_late(used, late);
+	size_t which = late >> LATE_BITS;
+
+	return which != used.now ||
+	       channels_is_late(used.of[which], late & (((size_t)1 << LATE_BITS) - 1));
 }
 
 int request_file(struct request *request, unsigned int *next, int *fd)
@@ -318,6 +484,39 @@ int request_file(struct request *request, unsigned int *next, int *fd)
 	return err;
 }
 
+static char *copy_text(const char *text, int *err)
+{
+	char *copy = text ? strdup(text) : NULL;
+
+	if (text && !copy)
+		*err = -ENOMEM;
+	return copy;
+}
+
+/* Note an opener that the current process has, for the next one. Without memory there is no next one. */
+static void note_made(const struct opener_options *options, uint64_t number)
+{
+	struct opener_options copy = *options;
+	int err;
+
+	(void)pthread_mutex_lock(&used.lock);
+	if (number == used.n_made + 1) {
+		err = array_grow(used.made, used.n_made, used.room);
+		copy.symfs = copy_text(options->symfs, &err);
+		copy.exe = copy_text(options->exe, &err);
+		copy.beside = copy_text(options->beside, &err);
+		copy.debug_dir = copy_text(options->debug_dir, &err);
+		if (err) {
+			free_options(&copy);
+			used.n = used.now + 1;
+		} else {
+			used.made[used.n_made++] = copy;
+			used.has_symfs |= copy.symfs != NULL;
+		}
+	}
+	(void)pthread_mutex_unlock(&used.lock);
+}
+
 int request_new(const struct opener_options *options, uint64_t *number)
 {
 	struct request request = { .what = REQUEST_NEW, .options = *options, .fd = -1 };
@@ -325,12 +524,14 @@ int request_new(const struct opener_options *options, uint64_t *number)
 	int err;
 
 	*number = 0;
-	if (!used)
+	if (!used.n)
 		return 0;
 	err = request_call(&request, &reply);
-	if (!err)
-		*number = reply.number;
-	return err;
+	if (err)
+		return err;
+	*number = reply.number;
+	note_made(options, reply.number);
+	return 0;
 }
 
 /* ---- the opener's end ------------------------------------------------------------------- */
@@ -627,6 +828,9 @@ static int serve_one(struct request_server *s, struct opener *opener, struct req
 		return read_context(opener, r, reply);
 	case REQUEST_USER_NAME:
 		return read_user_name(opener, r, reply);
+	case REQUEST_PROCESS:
+		reply->number = (uint64_t)getpid();
+		return 0;
 	}
 	return -EINVAL;
 }

@@ -11,6 +11,8 @@
 #include "agent/opener/opener.h"
 #include "agent/role/channel.h"
 
+#include <sys/types.h>
+
 /* In the opener's process: answer requests until the asking process has ended. */
 void request_serve(struct channels *channels);
 
@@ -25,6 +27,14 @@ void request_answer(void *ctx, struct message *request, struct message *reply);
 
 /* In the worker: send the calls of all openers made from now on through these channels; borrowed. */
 void request_use(struct channels *channels);
+/*
+ * Let another process answer, at the other end of these channels, when calls to the one before have had no reply
+ * for hung_ns: half of as many as there can be, or one of the main thread. It waits for files that do not
+ * answer, and may do so for ever. Calls that wait fail then. replaced is called with the new process's id.
+ * Borrowed; REQUEST_SPARES at most.
+ */
+enum { REQUEST_SPARES = 3 };
+void request_spare(struct channels *channels, uint64_t hung_ns, void (*replaced)(pid_t pid));
 
 enum request_what {
 	REQUEST_NEW,
@@ -48,6 +58,7 @@ enum request_what {
 	REQUEST_READ_MEMORY,
 	REQUEST_USER_NAME,
 	REQUEST_CONTEXT,
+	REQUEST_PROCESS, /* the id of the opener's process */
 };
 
 /* All that a request can hold; which fields a call uses is the same as its function's parameters. */
@@ -69,7 +80,7 @@ struct request {
 
 struct reply {
 	int err;
-	uint64_t number; /* next, view, opener, or whether it is so */
+	uint64_t number; /* next, view, opener, process, or whether it is so */
 	bool linked;
 	struct opener_user user;
 	int fd;		/* -1: none */

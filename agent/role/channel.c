@@ -1,6 +1,8 @@
 /* agent/role/channel.c: a pool of socket pairs for requests and replies. */
 #include "agent/role/channel.h"
 
+#include "agent/clock.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,6 +14,7 @@
 struct channel {
 	int ask, answer; /* the two ends; -1: closed */
 	bool taken;	 /* a request is under way, or late, or the channel is broken */
+	uint64_t since;	 /* when the request under way, or late, began; 0: there is none */
 	uint32_t n_asked;
 };
 
@@ -19,6 +22,7 @@ struct channels {
 	pthread_mutex_t lock;
 	pthread_cond_t free; /* a channel is not taken any more */
 	size_t n, n_broken;
+	bool abandoned;
 	struct message *request, *reply; /* of channels_answer_next; NULL until its first call */
 	struct channel channel[];
 };
@@ -160,21 +164,23 @@ void channels_answer(struct channels *c, channel_handle_fn handle, void *ctx)
 
 /* ---- asking ------------------------------------------------------------------------ */
 
-/* Take a free channel; wait until there is one. Return NULL if all are broken. */
+/* Take a free channel; wait until there is one. Return NULL if all are broken, or abandoned. */
 static struct channel *take(struct channels *c)
 {
 	struct channel *found = NULL;
 
 	(void)pthread_mutex_lock(&c->lock);
-	while (!found && c->n_broken < c->n) {
+	while (!found && c->n_broken < c->n && !c->abandoned) {
 		for (size_t i = 0; !found && i < c->n; i++)
 			if (!c->channel[i].taken)
 				found = &c->channel[i];
 		if (!found)
 			(void)pthread_cond_wait(&c->free, &c->lock);
 	}
-	if (found)
+	if (found) {
 		found->taken = true;
+		found->since = now_ns();
+	}
 	(void)pthread_mutex_unlock(&c->lock);
 	return found;
 }
@@ -184,6 +190,7 @@ static void put(struct channels *c, struct channel *channel, bool broken)
 {
 	(void)pthread_mutex_lock(&c->lock);
 	channel->taken = broken;
+	channel->since = 0;
 	c->n_broken += broken;
 	if (broken)
 		(void)pthread_cond_broadcast(&c->free);
@@ -231,6 +238,28 @@ bool channels_is_late(struct channels *c, size_t late)
 		return true;
 	put(c, &c->channel[late], false);
 	return false;
+}
+
+bool channels_hang(struct channels *c, uint64_t for_ns)
+{
+	uint64_t now = now_ns();
+	size_t n = 0;
+
+	(void)pthread_mutex_lock(&c->lock);
+	for (size_t i = 0; i < c->n; i++)
+		n += c->channel[i].since && c->channel[i].since + for_ns < now;
+	(void)pthread_mutex_unlock(&c->lock);
+	return 2 * n >= c->n;
+}
+
+void channels_abandon(struct channels *c)
+{
+	(void)pthread_mutex_lock(&c->lock);
+	c->abandoned = true;
+	for (size_t i = 0; i < c->n; i++)
+		(void)shutdown(c->channel[i].ask, SHUT_RDWR);
+	(void)pthread_cond_broadcast(&c->free);
+	(void)pthread_mutex_unlock(&c->lock);
 }
 
 int channels_call(struct channels *c, struct message *request, struct message *reply)

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct channels;
 
@@ -53,5 +54,10 @@ int channels_call_within(struct channels *channels, struct message *request, str
 			 int timeout_ms, size_t *late);
 /* Return whether a reply is still to come. If not, the channel can be used again. */
 bool channels_is_late(struct channels *channels, size_t late);
+
+/* Return whether half of the channels have had no reply for so long. */
+bool channels_hang(struct channels *channels, uint64_t for_ns);
+/* Let all calls fail, those that wait and later ones: -EPIPE. */
+void channels_abandon(struct channels *channels);
 
 #endif

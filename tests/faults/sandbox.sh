@@ -253,6 +253,19 @@ if [ "$(nice)" = 0 ] && [ "$(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev
 	done
 fi
 
+# An opener that hangs, to be looked at last, too: its worker asks it for a program that is new.
+"$offwind" record -a -d 300 -o "$dir/stuck.pb.gz" 2>"$dir/stuck.log" & stuck=$!
+opener_of() { # SUPERVISOR
+	local child
+	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+		has_name "$child" offwind-opener && echo "$child"
+	done
+	true
+}
+until_or_dead $stuck has_worker $stuck && stuck_worker=$worker && kill -STOP "$(opener_of $stuck)" || fail "no opener"
+cp "$dir/prog" "$dir/prog3"
+"$dir/prog3" &
+
 balance() { # STATS: every occurrence is accounted for
 	python3 -c '
 import json, sys
@@ -402,6 +415,16 @@ rc=$?
 OFFWIND_SANDBOX=off "$offwind" unwind -q --no-cache "$dir/x.owc" -f text >"$dir/one" &&
 	"$offwind" unwind -q --no-cache "$dir/x.owc" -f text >"$dir/two" && cmp "$dir/one" "$dir/two" || fail "the results differ"
 
+# The opener that was stopped in the meantime is replaced, and its worker goes on.
+until_or_dead $stuck grep -q "the process that opens files waits for files that do not answer, and is replaced (1 of 3 times)" "$dir/stuck.log" ||
+	fail "an opener that hangs: $(cat "$dir/stuck.log")"
+cp "$dir/prog" "$dir/prog4"
+"$dir/prog4"
+[ "$(workers_of $stuck)" = "$stuck_worker" ] || fail "the worker of an opener that hangs did not go on"
+[ "$(opener_of $stuck | wc -w)" = 1 ] || fail "openers: $(opener_of $stuck)"
+kill -INT $stuck
+wait $stuck || fail "an opener that hangs: exit $?: $(cat "$dir/stuck.log")"
+"$offwind" report -f folded "$dir/stuck.pb.gz" | grep -q '^prog4.*;hot ' || fail "the next opener opens nothing: $(cat "$dir/stuck.log")"
 # The worker that was stopped in the meantime is replaced, and the recording ends as it should.
 wait $hung || fail "a worker that hangs: exit $?: $(cat "$dir/hung.log")"
 grep -q "the worker has not gone on for 30 s, and is ended" "$dir/hung.log" || fail "a worker that hangs: $(cat "$dir/hung.log")"

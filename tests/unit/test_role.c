@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -428,6 +429,87 @@ static void test_opener_in_its_own_process(void)
 	CHECK(waitpid(pid, NULL, 0) == pid, "it ends when nobody asks any more");
 }
 
+/* A process that waits for ever, as for a file that does not answer, but for its first request. */
+static void answer_once(void *ctx, struct message *request, struct message *reply)
+{
+	static atomic_uint n;
+
+	request_answer(ctx, request, reply);
+	while (atomic_fetch_add(&n, 1))
+		(void)pause();
+}
+
+static pid_t opener_process(struct channels *channels, bool hangs)
+{
+	struct request_server *server;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	if (!hangs)
+		request_serve(channels);
+	else if (!request_server_new(&server))
+		channels_answer(channels, answer_once, server);
+	_exit(0);
+}
+
+static pid_t replaced_by;
+
+static void note_replaced(pid_t pid)
+{
+	replaced_by = pid;
+}
+
+static bool knows_user(struct opener *opener)
+{
+	struct opener_user user;
+
+	opener_user_of(opener, (uint32_t)getpid(), &user);
+	return user.known;
+}
+
+static void *ask_for_user(void *opener)
+{
+	return knows_user(opener) ? opener : NULL;
+}
+
+static void test_an_opener_that_hangs_is_replaced(void)
+{
+	const uint64_t hung_ns = 20000000;
+	struct opener_options options = { .live = true, .debug_dir = "/nonexistent" };
+	struct channels *channels, *spare = NULL;
+	struct opener *opener, *same;
+	pthread_t waits;
+	void *known;
+	pid_t hung, next;
+
+	CHECK(!channels_new(2, &channels) && !channels_new(2, &spare), "channels_new");
+	hung = opener_process(channels, true);
+	next = opener_process(spare, false);
+	channels_ask(channels);
+	channels_ask(spare);
+	request_use(channels);
+	request_spare(spare, hung_ns, note_replaced);
+	CHECK(!opener_new(&options, &opener), "opener_new");
+	CHECK(!channels_hang(channels, hung_ns), "it does not hang");
+	CHECK(!pthread_create(&waits, NULL, ask_for_user, opener), "pthread_create");
+	while (!channels_hang(channels, hung_ns))
+		(void)sched_yield();
+	CHECK(knows_user(opener), "the next one answers");
+	CHECK(replaced_by == next, "its process is told");
+	CHECK(!pthread_join(waits, &known) && !known, "who waited does not wait any more");
+	CHECK(request_is_late(0), "no reply comes from the one that hung");
+	CHECK(!opener_new(&options, &same), "opener_new");
+	CHECK(knows_user(same), "it knows the openers that there were");
+	opener_free(same);
+	opener_free(opener);
+	request_use(NULL);
+	channels_free(channels);
+	channels_free(spare);
+	CHECK(!kill(hung, SIGKILL) && waitpid(hung, NULL, 0) == hung, "waitpid");
+	CHECK(waitpid(next, NULL, 0) == next, "it ends when nobody asks any more");
+}
+
 /* ---- notes ------------------------------------------------------------------------------ */
 
 static void test_what_a_worker_died_over_is_refused(void)
@@ -471,6 +553,7 @@ int main(void)
 	test_threads_share_channels();
 	test_a_late_reply_is_nobodys();
 	test_opener_in_its_own_process();
+	test_an_opener_that_hangs_is_replaced();
 	test_what_a_worker_died_over_is_refused();
 	(void)unlink(in_dir("elf"));
 	(void)unlink(in_dir("secret"));
