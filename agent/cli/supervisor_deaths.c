@@ -70,15 +70,17 @@ bool supervisor_refuse_what_it_read(struct supervisor *s, int number)
 {
 	struct reading_notes *r = s->reading;
 	char why[64];
-	/* Somebody else may have killed the worker: then only this run does without the file. */
-	bool any = false, lasting = number != SIGKILL;
+	bool any = false;
 
 	(void)snprintf(why, sizeof(why), "a worker that read it was ended by SIG%s",
 		       supervisor_signal_name(number));
 	for (size_t i = 0; i < READING_MAX; i++) {
 		struct reading_file *file = &r->now[i].file;
+		const enum reading_blame blame = reading_blame(r, i);
+		/* Somebody else may have killed the worker: then only this run does without the file. */
+		const bool lasting = number != SIGKILL && blame == READING_GUILTY;
 
-		if (!r->now[i].taken)
+		if (blame == READING_INNOCENT)
 			continue;
 		/* The worker may have been taken over before it died. */
 		file->path[sizeof(file->path) - 1] = '\0';
@@ -91,6 +93,7 @@ bool supervisor_refuse_what_it_read(struct supervisor *s, int number)
 		any = true;
 	}
 	memset(r->now, 0, sizeof(r->now));
+	r->faulted = 0;
 	r->turns = 0;
 	if (!any && r->sample && r->n_refused_samples < READING_MAX) {
 		log_warning(s->given->live

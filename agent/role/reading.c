@@ -1,18 +1,51 @@
 /* agent/role/reading.c: the shared notes about files that are being read. */
 #include "agent/role/reading.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define SECOND_NS INT64_C(1000000000)
 
 static struct reading_notes *notes;
 
+/* The signal's action is the default one again, so that it ends the process now. */
+static void on_fault(int number)
+{
+	if (notes)
+		atomic_store(&notes->faulted, gettid());
+	(void)raise(number);
+}
+
 void reading_use(struct reading_notes *shared)
 {
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP };
+	const struct sigaction action = { .sa_handler = on_fault, .sa_flags = (int)SA_RESETHAND };
+
 	notes = shared;
+	for (size_t i = 0; shared && i < sizeof(faults) / sizeof(faults[0]); i++)
+		(void)sigaction(faults[i], &action, NULL);
+}
+
+/* The worker may have been taken over before it died: its notes are no more than its word. */
+enum reading_blame reading_blame(const struct reading_notes *of, size_t i)
+{
+	const int faulted = of->faulted;
+	size_t n = 0, n_faulted = 0;
+
+	if (!of->now[i].taken)
+		return READING_INNOCENT;
+	for (size_t k = 0; k < READING_MAX; k++) {
+		n += of->now[k].taken;
+		n_faulted += of->now[k].taken && of->now[k].thread == faulted;
+	}
+	/* The thread is not known if its stack overflowed, or somebody sent a signal. */
+	if (!faulted || !n_faulted)
+		return n == 1 ? READING_GUILTY : READING_SUSPECT;
+	return of->now[i].thread == faulted ? READING_GUILTY : READING_INNOCENT;
 }
 
 static bool describe(int fd, struct reading_file *out)
@@ -52,6 +85,7 @@ int reading_note_known(const struct reading_file *file)
 		if (atomic_exchange(&notes->now[i].taken, true))
 			continue;
 		notes->now[i].file = *file;
+		notes->now[i].thread = gettid();
 		return i;
 	}
 	return -1;

@@ -27,8 +27,11 @@ struct reading_file {
 struct reading_notes {
 	struct {
 		_Atomic bool taken;
+		int thread; /* which reads it */
 		struct reading_file file;
 	} now[READING_MAX];
+	/* The thread that a fault ended, and the process with it; 0: it is not known. */
+	_Atomic int faulted;
 	/* Written by the supervisor while there is no worker. */
 	struct reading_file refused[READING_MAX];
 	size_t n_refused;
@@ -45,8 +48,18 @@ struct reading_notes {
 	size_t n_refused_samples;
 };
 
-/* Use this shared memory from now on; borrowed. NULL: note nothing. */
+/*
+ * Use this shared memory from now on; borrowed. NULL: note nothing. Faults are noted, too, until others take
+ * their signals.
+ */
 void reading_use(struct reading_notes *shared);
+
+/*
+ * For the supervisor: return whether reading file i of now can have ended the worker. Others may have been
+ * read at the same time, on other threads: their files are not to suffer from it.
+ */
+enum reading_blame { READING_INNOCENT, READING_SUSPECT, READING_GUILTY };
+enum reading_blame reading_blame(const struct reading_notes *notes, size_t i);
 
 /* Return whether a worker died over this file. */
 bool reading_is_refused(int fd);

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -512,6 +513,58 @@ static void test_an_opener_that_hangs_is_replaced(void)
 
 /* ---- notes ------------------------------------------------------------------------------ */
 
+static void *read_for_long(void *file)
+{
+	if (reading_note_known(file) < 0)
+		abort();
+	for (;;)
+		(void)pause();
+}
+
+/* A process that reads two files at a time, and dies over one of them, or for another reason. */
+static void die_reading(struct reading_notes *notes, int number)
+{
+	static struct reading_file files[2] = { { .ino = 1 }, { .ino = 2 } };
+	pthread_t other;
+	int status;
+	pid_t pid = fork();
+
+	memset(notes, 0, sizeof(*notes));
+	if (!pid) {
+		reading_use(notes);
+		if (pthread_create(&other, NULL, read_for_long, &files[0]))
+			_exit(1);
+		while (!notes->now[0].file.ino)
+			(void)sched_yield();
+		if (reading_note_known(&files[1]) != 1)
+			_exit(1);
+		(void)raise(number);
+		_exit(1);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == number,
+	      "it died by that signal");
+}
+
+static void test_who_reads_beside_a_fault_is_innocent(void)
+{
+	struct reading_notes *notes = mmap(NULL, sizeof(*notes), PROT_READ | PROT_WRITE,
+					   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(notes != MAP_FAILED, "mmap");
+	die_reading(notes, SIGSEGV);
+	CHECK(reading_blame(notes, 0) == READING_INNOCENT &&
+		      reading_blame(notes, 1) == READING_GUILTY,
+	      "the thread that faulted is known");
+	CHECK(reading_blame(notes, 2) == READING_INNOCENT, "nothing was read there");
+	die_reading(notes, SIGKILL);
+	CHECK(reading_blame(notes, 0) == READING_SUSPECT &&
+		      reading_blame(notes, 1) == READING_SUSPECT,
+	      "which of them it was is not known");
+	notes->now[0].taken = false;
+	CHECK(reading_blame(notes, 1) == READING_GUILTY, "there is one only");
+	CHECK(!munmap(notes, sizeof(*notes)), "munmap");
+}
+
 static void test_what_a_worker_died_over_is_refused(void)
 {
 	static struct reading_notes notes;
@@ -555,6 +608,7 @@ int main(void)
 	test_opener_in_its_own_process();
 	test_an_opener_that_hangs_is_replaced();
 	test_what_a_worker_died_over_is_refused();
+	test_who_reads_beside_a_fault_is_innocent();
 	(void)unlink(in_dir("elf"));
 	(void)unlink(in_dir("secret"));
 	(void)unlink(in_dir("jit"));
