@@ -67,6 +67,17 @@ static int find_node(struct reading *r, struct cutting *c, int64_t id, uint32_t 
 	return err;
 }
 
+/* So many nodes ahead of the one at hand the CPU is told what it will need: each lies somewhere else in memory. */
+enum { AHEAD = 16 };
+
+static void fetch_node(struct reading *r, const struct cutting *c, int64_t id)
+{
+	size_t index;
+
+	if (history_node_fetch(r->h, id, &index) && index < c->n)
+		__builtin_prefetch(&c->nodes[index]);
+}
+
 /* Give each node its own part. */
 static int take_parts(struct reading *r, struct cutting *c)
 {
@@ -85,6 +96,8 @@ static int take_parts(struct reading *r, struct cutting *c)
 	for (size_t i = 0; i < r->n_sums && !err; i++) {
 		struct cut_node *node;
 
+		if (i + AHEAD < r->n_sums)
+			fetch_node(r, c, (int64_t)r->sums[i + AHEAD].node);
 		if (!r->sums[i].node)
 			continue;
 		err = find_node(r, c, (int64_t)r->sums[i].node, &c->of[i]);
@@ -113,6 +126,14 @@ static int add_to_caller(struct reading *r, struct cutting *c, size_t index)
 		c->nodes[index].parent = parent;
 	}
 	return err;
+}
+
+static void fetch_caller(struct reading *r, const struct cutting *c, size_t index)
+{
+	const uint32_t up = history_nodes(r->h)[index].up;
+
+	if (index < c->n && c->nodes[index].used && up)
+		fetch_node(r, c, history_node_id(r->h, index) - up);
 }
 
 /* Find the innermost one of a node and its callers that stays. */
@@ -159,6 +180,8 @@ static int add_up(struct reading *r, struct cutting *c, size_t **order, size_t *
 		for (size_t i = NODES_IN_PAGE; i-- > 0 && !err;) {
 			const size_t index = (*order)[*n] + i;
 
+			if (i >= AHEAD)
+				fetch_caller(r, c, index - AHEAD);
 			if (index < c->n && c->nodes[index].used)
 				err = add_to_caller(r, c, index);
 		}

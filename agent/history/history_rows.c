@@ -309,6 +309,14 @@ bool history_node_place(struct history *h, int64_t id, size_t *index)
 	return place(&h->nodes, &nodes, id, index);
 }
 
+bool history_node_fetch(struct history *h, int64_t id, size_t *index)
+{
+	if (!history_node_place(h, id, index))
+		return false;
+	__builtin_prefetch((const struct history_node *)h->nodes.rows + *index);
+	return true;
+}
+
 bool history_frame_place(struct history *h, int64_t id, size_t *index)
 {
 	return place(&h->frames, &frames, id, index);

@@ -64,6 +64,9 @@ int history_node(struct history *h, int64_t id, size_t *index);
 int history_frame(struct history *h, int64_t id, size_t *index);
 int history_function(struct history *h, int64_t id, size_t *index);
 
+/* Let the CPU fetch a node that is looked up soon; its page may not be cached. Return whether it is, and its index. */
+bool history_node_fetch(struct history *h, int64_t id, size_t *index);
+
 /* Find a row as these do, if its neighbours are cached; whether it is there itself is not known. */
 bool history_node_place(struct history *h, int64_t id, size_t *index);
 bool history_frame_place(struct history *h, int64_t id, size_t *index);

@@ -37,17 +37,19 @@ static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
 	return 0;
 }
 
-/* Find where the sum of samples of which only the stacks matter has its index, and read the node. */
+/* Find where the sum of samples of which only the stacks matter has its index, and read the page of the node. */
 static int place_of_sum(struct reading *r, int64_t node, uint32_t **out)
 {
 	size_t index;
-	int err;
+	int err = 0;
 
 	if (!node) {
 		*out = &r->sum_without_frames;
 		return 0;
 	}
-	err = history_node(r->h, node, &index);
+	/* Whether the node itself is there is seen when the sums are done, and all are looked up. */
+	if (!history_node_place(r->h, node, &index))
+		err = history_node(r->h, node, &index);
 	if (!err)
 		err = history_reserve_known(&r->stack_sums, &r->n_stack_sums, index);
 	if (!err)

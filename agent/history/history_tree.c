@@ -102,6 +102,8 @@ static int grow_tree(struct reading *r, struct history_tree *t, const struct pag
 	return err;
 }
 
+enum { AHEAD = 16 };
+
 /* Let each node have its sums, in their order. */
 static int take_sums(struct reading *r, struct history_tree *t)
 {
@@ -116,6 +118,11 @@ static int take_sums(struct reading *r, struct history_tree *t)
 		uint32_t *first = &t->alone;
 		size_t index;
 
+		/* Each node lies somewhere else in memory: let the CPU fetch some at the same time. */
+		if (i >= AHEAD &&
+		    history_node_fetch(r->h, (int64_t)r->sums[i - AHEAD].node, &index) &&
+		    index < r->n_uses)
+			__builtin_prefetch(&r->uses[index]);
 		if (r->sums[i].node) {
 			err = history_find_node(r, (int64_t)r->sums[i].node, &index);
 			if (err)

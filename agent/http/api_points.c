@@ -278,7 +278,9 @@ struct timeline {
 /* Return the part of a value that the beginning of a span has. */
 static int64_t part_until(int64_t value, uint64_t beginning, uint64_t span)
 {
-	return (int64_t)((__int128)value * beginning / span);
+	return !beginning	   ? 0
+	       : beginning == span ? value
+				   : (int64_t)((__int128)value * beginning / span);
 }
 
 /*
@@ -293,16 +295,17 @@ static void spread(const struct timeline *t, int64_t *row, const struct history_
 	uint64_t from = t->p.range.from_ns, start = began < from ? from : began;
 	uint64_t span = ended - began;
 	size_t i = (size_t)((start - from) / t->step_ns);
+	/* What the time until the last step has; dividing such numbers takes long, so it is done once for each step. */
+	int64_t until = span ? part_until(point->value, start - began, span) : 0;
 
 	if (!span && i < t->n_steps)
 		row[i] = stacks_sum(row[i], point->value);
 	for (; span && i < t->n_steps && from + i * t->step_ns < ended; i++) {
-		uint64_t begin = from + i * t->step_ns, end = begin + t->step_ns;
+		const uint64_t end = from + (i + 1) * t->step_ns;
+		const int64_t before = until;
 
-		begin = begin < began ? began : begin;
-		end = end > ended ? ended : end;
-		row[i] = stacks_sum(row[i], part_until(point->value, end - began, span) -
-						    part_until(point->value, begin - began, span));
+		until = part_until(point->value, (end > ended ? ended : end) - began, span);
+		row[i] = stacks_sum(row[i], until - before);
 	}
 }
 
