@@ -540,6 +540,7 @@
 		drawLegend();
 		drawFilters();
 		search($("search").value);
+		$("functions").hidden = !chosen.table; // or the graph would be drawn twice, as the table leaves it less room
 		for (const one of panes) {
 			const at = one === main && place ? Model.nodeAt(one.view(), place) : 0;
 			one.zoom(one.weight(at) > 0 ? at : 0);
