@@ -61,7 +61,7 @@ def main():
     for what in "first", "again":
         page("Page.navigate", url=f"{server}/#from={newest - hours * 3600:.3f}&to={newest:.3f}")
         page.wait_for("Page.loadEventFired")
-        until(lambda: page.eval("marks.charts && marks.graphs.length && !Daemon.isBusy() && !document.querySelector('.coming')"), "the page")
+        until(lambda: page.eval("marks.charts && marks.graphs.length > 1 && !Daemon.isBusy() && !document.querySelector('.coming')"), "the page")
         marks = page.eval("marks")
         print(f"page, {what:20} charts {marks['charts']:6} ms, flame graph {marks['graphs'][0]:6} ms, with the smallest stacks {marks['graphs'][-1]:6} ms")
         page.screenshot(f"{folder}/page-{what}.png")

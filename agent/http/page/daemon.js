@@ -4,9 +4,11 @@ const Daemon = (() => {
 	// ---- the token -------------------------------------------------------------------
 
 	// What the daemon asks for if its configuration has a token. It stays as long as the browser's tab.
-	let token = sessionStorage.getItem("token") || "", login = null;
-	// Wait until the user has given another token than this one.
+	// It is only looked for when the daemon wants one: the first look takes a browser that has just started a tenth of a second.
+	let token = "", login = null;
+	// Wait until there is another token than this one, which the user gives.
 	function askForToken(refused) {
+		token = token || sessionStorage.getItem("token") || "";
 		if (token !== refused)
 			return Promise.resolve();
 		login = login || new Promise(done => {

@@ -6,6 +6,7 @@
 	const PRESETS = [...State.FLEET ? [] : [[300, "5 min"], [900, "15 min"]], [3600, "1 h"], [21600, "6 h"], [86400, "1 d"], [604800, "7 d"], ...State.FLEET ? [[2592000, "30 d"]] : []];
 	const LIVE_S = 5; // how often a live page asks again, at least
 	const LONG_S = 7200, PARTS = 2000; // of a time as long as this, the graph first comes without what has less than one of so many parts
+	const DRAWN_MS = 100; // so long a browser may take to draw a graph that is there, before the daemon and it have more to do
 	const RETRY_S = 3; // how often the page asks again when the daemon did not answer
 	const root = document.documentElement;
 
@@ -113,6 +114,11 @@
 
 	let frame = null, coming = null; // elements; coming: until the new one is drawn
 	let unwound = null; // what the frame says of its profile
+	// Whether the graph first comes without its smallest stacks. The daemon does not take out of what is chosen by labels or compared.
+	function isCut(s) {
+		const [from, to] = State.selected();
+		return !State.FLEET && to - from >= LONG_S && !(s.labels.length || s.base || s.hide);
+	}
 	const hashOf = s => `embed=&${s.graph === null ? (innerWidth >= 900 ? "table=" : "") : s.graph}`;
 
 	function drawGraph() {
@@ -142,13 +148,15 @@
 		asked.set("graph why", why(s));
 		coming?.remove();
 		coming = null;
-		const [from, to] = State.selected(), isCut = !State.FLEET && to - from >= LONG_S && !(s.labels.length || s.base || s.hide);
 		attempt("graph", async () => {
 			let some = false; // of what is asked for is shown
 			try {
-				if (isCut)
-					arrive(await load("graph", "/api/v1/flamegraph", `${q}&cut=${PARTS}`), url);
-				some = isCut;
+				if (isCut(s)) {
+					await arrive(await load("graph", "/api/v1/flamegraph", `${q}&cut=${PARTS}`), url);
+					some = true;
+					if (asked.get("graph") !== url)
+						return;
+				}
 				arrive(await load("graph", "/api/v1/flamegraph", q), url);
 			} catch (error) {
 				if (error.isRefused && !some) // what is shown is not what is asked for
@@ -158,13 +166,17 @@
 		});
 	}
 	// Show a page in a frame, behind the one that is there until it is drawn. Its address is one of this page's own, because a
-	// frame's request would have no token.
+	// frame's request would have no token. Return a promise of when it is there; never, if another page comes before it.
 	function arrive(page, url) {
 		const address = URL.createObjectURL(page), hash = hashOf(State.get());
 		coming?.remove();
 		coming = element("iframe", { src: `${address}#${hash}`, title: "Flame graph and table of functions", class: "coming", "data-hash": hash, "data-page": address, "data-url": url });
-		coming.addEventListener("load", () => URL.revokeObjectURL(address));
+		const there = new Promise(done => coming.addEventListener("load", () => {
+			URL.revokeObjectURL(address);
+			setTimeout(done, DRAWN_MS);
+		}));
 		$("graph").append(coming);
+		return there;
 	}
 	// What the part below the charts shows, apart from how time goes by.
 	const why = s => State.format({ ...s, graph: null, view: "", mark: "" });
