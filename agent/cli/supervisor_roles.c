@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -38,7 +39,9 @@
  */
 #define HUNG_NS	       UINT64_C(10000000000)
 #define SPARE_CHANNELS 14
-#define OPENER_END_MS  100
+/* With fewer descriptors than that, all of them are needed for files. */
+#define SPARES_FROM   ((rlim_t)1024)
+#define OPENER_END_MS 100
 /* How long to wait for the capture process, which detaches its programs. */
 #define CAPTURE_END_MS 2000
 /* How soon a process beside the worker may be begun again. */
@@ -304,6 +307,19 @@ int supervisor_start_capture(struct supervisor *s)
 	return rc;
 }
 
+/* Make the channels to the next openers. */
+static int make_spares(struct supervisor *s)
+{
+	struct rlimit limit;
+	int err = 0;
+
+	if (!s->live || getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max < SPARES_FROM)
+		return 0;
+	for (size_t i = OPENERS; !err && i < KEEPERS; i++)
+		err = channels_new(SPARE_CHANNELS, &s->keepers[i].channels);
+	return err;
+}
+
 /*
  * Fork an opener and a worker. Return 1 in the worker, 0 in the supervisor, or a negative code. The
  * opener comes first: the capture process must know both (capture_use).
@@ -324,8 +340,8 @@ int supervisor_fork_roles(struct supervisor *s)
 		rc = channels_new(1, &s->keepers[STORE].channels);
 	if (!rc && s->given->history)
 		rc = channels_new(1, &s->keepers[HISTORY].channels);
-	for (size_t i = OPENERS; !rc && s->live && i < KEEPERS; i++)
-		rc = channels_new(SPARE_CHANNELS, &s->keepers[i].channels);
+	if (!rc)
+		rc = make_spares(s);
 	if (!rc && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		rc = -errno;
 	if (!rc && s->live)
