@@ -304,6 +304,13 @@ static uint32_t module_of(struct stacks *s, const struct name_row *row)
 {
 	const struct stacks_module m = { .path = row->module, .build_id = row->build_id };
 
+	/*
+	 * Hosts have a file at different paths, and a frame has one of them, whichever came last. Functions of one file
+	 * are not told apart by that. Equal texts are the same pointer.
+	 */
+	for (size_t i = 1; *row->build_id && i < s->n_modules; i++)
+		if (s->modules[i].build_id == row->build_id)
+			return (uint32_t)i;
 	return *row->module || *row->build_id ? stacks_module(s, &m) : 0;
 }
 

@@ -41,8 +41,8 @@ FILE *open_memstream(char **text, size_t *size)
 struct server {
 	uint64_t n_batches, ends, times; /* of samples */
 	uint64_t n_summed;		 /* of the tables of sums */
-	bool has_sums;
-	char asked[8192];
+	bool has_sums, has_stack;
+	char asked[8192], said[8192];
 };
 
 struct bytes {
@@ -61,6 +61,22 @@ static void put_text(struct bytes *to, const char *text)
 	put(to, strlen(text), 1);
 	memcpy(to->bytes + to->n, text, strlen(text));
 	to->n += strlen(text);
+}
+
+/* A row of names: a frame of a file with the build-id "ab". */
+static void put_name(struct bytes *to, uint64_t frame, const char *module, const char *function)
+{
+	put(to, frame, 8);
+	put_text(to, "ab");
+	put(to, 0x1000 * frame, 8);
+	put_text(to, module);
+	put(to, 1, 1);
+	put_text(to, function);
+	put(to, 1, 1);
+	put_text(to, "a.c");
+	put(to, 1, 1);
+	put(to, 7, 4);
+	put(to, 1, 8);
 }
 
 static int answer(void *ctx, const char *sql, const struct fleet_ids *ids, char **text,
@@ -87,7 +103,22 @@ static int answer(void *ctx, const char *sql, const struct fleet_ids *ids, char 
 	} else if (strstr(sql, "sum(rows)")) {
 		put(&reply, s->n_summed, 8);
 		put(&reply, s->ends, 8);
+	} else if (strstr(sql, "SELECT stack, frames FROM")) {
+		put(&reply, 5, 8);
+		put(&reply, 2, 1);
+		put(&reply, 1, 8);
+		put(&reply, 2, 8);
+	} else if (strstr(sql, "SELECT frame, build_id")) {
+		put_name(&reply, 1, "/usr/bin/a", "inner");
+		put_name(&reply, 2, "/opt/b", "outer");
 	} else {
+		if (s->has_stack && strstr(sql, "SELECT stack")) {
+			put(&reply, 5, 8);
+			put(&reply, 0, 8);
+			put_text(&reply, "");
+			put(&reply, 3, 8);
+			put(&reply, 30, 8);
+		}
 		(void)snprintf(s->asked, sizeof(s->asked), "%s", sql);
 	}
 	*text = malloc(sizeof(reply.bytes));
@@ -120,6 +151,8 @@ static unsigned int ask(struct server *s, const char *url, char error[HTTP_ERROR
 	}
 	s->asked[0] = '\0';
 	api_answer(&api, &r, &reply);
+	rewind(reply.out);
+	s->said[fread(s->said, 1, sizeof(s->said) - 1, reply.out)] = '\0';
 	(void)fclose(reply.out);
 	free(copy);
 	(void)snprintf(error, HTTP_ERROR, "%s", reply.error);
@@ -197,6 +230,17 @@ static void test_sums_have_the_batches(void)
 	      "a batch is there twice");
 }
 
+static void test_a_file_has_one_path(void)
+{
+	struct server s = { .n_batches = 24, .ends = 7, .times = 1, .has_stack = true };
+	char error[HTTP_ERROR];
+
+	CHECK(ask(&s, "/api/v1/top?" DAY, error) == 200, error);
+	CHECK(strstr(s.said, "\"inner\"") && strstr(s.said, "\"outer\""), "both functions");
+	CHECK(strstr(s.said, "\"module\":\"a\"") && !strstr(s.said, "\"module\":\"b\""),
+	      "they are in one file, though hosts have it at different paths");
+}
+
 /* Whichever text cannot be begun, the reply says that there is no answer. */
 static void test_no_memory_is_said(void)
 {
@@ -229,6 +273,7 @@ int main(void)
 	test_the_smallest_table_is_asked();
 	test_hours_are_whole();
 	test_sums_have_the_batches();
+	test_a_file_has_one_path();
 	if (!HAS_ASAN)
 		test_no_memory_is_said();
 	return check_done();
