@@ -176,4 +176,34 @@ uses_sums top && fail "the sums still have batches twice, and are used"
 clickhouse_ask 1 quiet "DROP TABLE sums"
 clickhouse_ask 1 quiet "DROP TABLE host_sums"
 [ "$(sums_of)" = "$rows" ] || fail "without the sums: $(sums_of) samples, not $rows"
+
+# A server of a newer version, with schema/fleet_2.sql, where npm's chdb is: 150 MB, which the tests do not fetch by themselves.
+#   npm install chdb && NODE_PATH=$PWD/node_modules tests/live/fleet.sh
+if node -e 'require("chdb")' 2>/dev/null; then
+	echo "== a newer server"
+	mkdir "$dir/chdb" "$dir/newer"
+	newer_port=$(free_port) && newer=http://127.0.0.1:$newer_port
+	node tests/live/fleet_chdb.mjs "$dir/chdb" $newer_port >"$dir/chdb/log" 2>&1 & proxy="$proxy $!"
+	newer_answers() { curl -sf "$newer/ping" >/dev/null; }
+	until_or_dead $! newer_answers || fail "chDB does not answer: $(cat "$dir/chdb/log")"
+	"$offwind" fleet init -q $newer && "$offwind" fleet init -q $newer || fail "the tables of a newer server"
+	eval "exec ${COPROC[1]}>&-"
+	wait $senders
+	coproc "$BUILD/tests/live/senders" "$dir/newer" "$dir/recorded.db" 2 5 $newer 2>>"$dir/senders.log"
+	senders=$COPROC_PID
+	must "add 21"
+	must "wait 60"
+	echo accounts >&"${COPROC[1]}"
+	while read -r -t 60 line <&"${COPROC[0]}" && [ "$line" != end ]; do echo "$line"; done >"$dir/accounts"
+	all=$(awk '{ n += $3 } END { print n }' "$dir/accounts")
+	ask_newer() { curl -s "$newer/?database=offwind" --data-binary "$1"; }
+	[ "$all" -gt 0 ] && [ "$(ask_newer "SELECT toInt64(sum(n)) FROM samples WHERE type != 0")" = "$all" ] || fail "the newer server does not have the $all samples"
+	newer_has() { "$offwind" query "$@" --fleet $newer --from -2h >"$dir/out" 2>&1 || fail "a newer server, $1: $(cat "$dir/out")"; }
+	newer_has top -n 0 && grep -q sqlite3VdbeExec "$dir/out" && grep -q "^# $all samples" "$dir/out" || fail "top of a newer server"
+	newer_has labels host --focus '^sqlite3VdbeExec$' && grep -q 'host-1$' "$dir/out" || fail "the hosts of a function on a newer server"
+	newer_has labels comm && newer_has top --by comm && newer_has timeline --by host && newer_has heatmap && newer_has completeness
+	newer_has top --label host=host-1 --base-label host=host-0
+	newer_has labels host --sql && grep -q "FROM host_sums WHERE type = [1-9]" "$dir/out" || fail "sums by hour of a newer server are not used"
+	[ "$(ask_newer "SELECT map['comm'] FROM label_sets WHERE has(vals, 'sqlite3') LIMIT 1")" = sqlite3 ] || fail "labels as a map"
+fi
 [ $failures = 0 ]
