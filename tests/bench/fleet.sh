@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # Measures the fleet's store (docs/fleet.md) with two ClickHouse servers on this machine: how fast windows go in, how large they are, and
 # how long questions take.  A recording stands for one host of 64 CPUs: it is taken at 608 Hz here, which on two CPUs gives as many samples
-# as 64 CPUs at 19 Hz.  More hosts have other names, and in each slot 60 of 100 of its rows, with other counts.
-#   usage: tests/bench/fleet.sh [HISTORY]      HISTORY: of offwind record -F 608 --rotate 10 --history, for 5 minutes or more
-#   HOURS_OF=200: hosts with one hour; DAYS_OF=20: hosts with one day
+# as 64 CPUs at 19 Hz.  More hosts have other names.  In each slot, each of them has another part of all the stacks that were recorded, as
+# many as one slot has, with other counts.  So stacks that are new in each slot, as a real host has them, are those of the first host only;
+# how many these are is printed.
+#   usage: tests/bench/fleet.sh [HISTORY]      HISTORY: of offwind record -F 608 --rotate 10 --history, for 15 minutes or more
+#   HOURS_OF=40: hosts with one hour; DAYS_OF=8: hosts with one day
 set -u
 . tests/recorder.sh
 . tests/wait.sh
 . tests/clickhouse.sh
 command -v clickhouse-server >/dev/null || { echo "clickhouse-server is not installed"; exit 77; }
 trap 'for p in ${ch_pid[*]} ${senders:-}; do kill -KILL $p 2>/dev/null; done; wait 2>/dev/null; rm -rf "$dir"' EXIT
-recorded=${1:-} hours_of=${HOURS_OF:-200} days_of=${DAYS_OF:-20} hosts=2
+recorded=${1:-} hours_of=${HOURS_OF:-40} days_of=${DAYS_OF:-8} hosts=2
 if [ -z "$recorded" ]; then
 	recorded=$dir/recorded.db
 	(while :; do sqlite3 :memory: "CREATE TABLE t(a, b); WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 300000) INSERT INTO t SELECT random(), hex(randomblob(8)) FROM c; CREATE INDEX i ON t(b); SELECT count(*) FROM t WHERE b LIKE 'A%';" >/dev/null; done) & load=$!
 	(while :; do python3 -c 'import json, random; [json.loads(json.dumps([{"a": random.random()} for i in range(500)])) for j in range(100)]'; done) & more=$!
-	"$offwind" record -q --comm sqlite3,python3 -F 608 --rotate 10 -d 300 --history "$recorded" || exit 1
+	"$offwind" record -q --comm sqlite3,python3 -F 608 --rotate 10 -d 900 --history "$recorded" || exit 1
 	kill $load $more
 fi
 clickhouse_prepare 2
@@ -49,18 +51,24 @@ echo "the senders' CPU time: $(echo "scale=1; ($after - $before) * 10 / 4 / $hos
 per_slot=$(echo "$rows / 5 / $hosts" | bc)
 echo "a slot of a host: $(echo "$samples / 5 / $hosts" | bc) samples in $per_slot rows, $(echo "$bytes / 5 / $hosts" | bc) bytes on the way (gzip)"
 both "OPTIMIZE TABLE samples FINAL" >/dev/null
+echo "stacks of a slot that no slot before it has, of those that it has:" $(ask "SELECT concat(toString(sum(time = first)), '/', toString(count())) FROM (SELECT DISTINCT stack, time FROM samples WHERE host = (SELECT any(host) FROM samples WHERE type != 0) AND type != 0) ANY LEFT JOIN (SELECT stack, min(time) AS first FROM samples WHERE host = (SELECT any(host) FROM samples WHERE type != 0) AND type != 0 GROUP BY stack) USING stack GROUP BY time ORDER BY time LIMIT 3")
 echo "stacks: $(ask 'SELECT uniqExact(stack) FROM stacks'), frames: $(ask 'SELECT uniqExact(frame) FROM names')"
 size() { both "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = 'offwind' AND table IN ($1)" | awk '{ n += $1 } END { print n }'; }
-others="'.inner.sums', 'stacks', '.inner.stacks_by_frame', 'names', '.inner.frames_by_function', 'label_sets', 'counters', 'types'"
+others="'stacks', '.inner.stacks_by_frame', 'names', '.inner.frames_by_function', 'label_sets', 'counters', 'types'"
 echo "bytes of the other tables: $(size "$others")"
 
-# Rows of more hosts: the first host's, five slots long, again and again.
+# Rows of more hosts: each has a part of the first host's rows of all slots.
 start=$(( $(date +%s) / 86400 * 86400 - 86400 ))
 source=$(ask "SELECT any(host) FROM samples WHERE type != 0")
+for server in 1 2; do clickhouse_ask $server offwind "CREATE TABLE pool ENGINE = Memory AS SELECT type, stack, labels, max(n) AS n, max(value) AS value FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND type != 0 GROUP BY type, stack, labels"; done
+share=$(echo "$per_slot * 1000 / $(clickhouse_ask 1 offwind "SELECT count() FROM pool")" | bc)
+echo "a host has $share of 1000 rows of $(clickhouse_ask 1 offwind "SELECT count() FROM pool") in a slot"
 fill() { # SERVER NAME HOSTS SLOTS-FROM SLOTS-TO
-	local slot
+	local slot hosts="(SELECT number, concat('$2-', toString(number), '.example.com') AS host FROM system.numbers LIMIT $3)"
 	for ((slot = $4; slot < $5; slot++)); do
-		clickhouse_ask $1 offwind "INSERT INTO samples SELECT type, toDateTime($start + $slot * 300) AS time, concat('$2-', toString(number), '.example.com') AS host, toUInt64(0) AS window, stack, labels, if(type = 0, toUInt64(300), n + intHash64(stack + number) % 2) AS n, value FROM (SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND time = (SELECT min(time) + 30 * $((slot % 5)) FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND type != 0)) CROSS JOIN (SELECT number FROM system.numbers LIMIT $3) WHERE type = 0 OR intHash64(stack + number * 1000003 + $slot * 7777777) % 100 < 60"
+		clickhouse_ask $1 offwind "INSERT INTO samples SELECT type, toDateTime($start + $slot * 300) AS time, host, toUInt64(0) AS window, stack, labels, n + intHash64(stack + number * 31 + $slot) % 2 AS n, value FROM pool CROSS JOIN $hosts WHERE intHash64(stack + number * 1000003 + $slot * 7777777) % 1000 < $share"
+		# The batches themselves: without them, no question would use the sums.
+		clickhouse_ask $1 offwind "INSERT INTO samples SELECT toUInt32(0) AS type, toDateTime($start + $slot * 300) AS time, host, toUInt64(0) AS window, toUInt64(0) AS stack, number AS labels, toUInt64(300) AS n, toInt64($start + $slot * 300 + 300) * 1000000000 AS value FROM $hosts"
 	done
 }
 n=$(clickhouse_ask 1 offwind "SELECT count() FROM samples")
@@ -69,11 +77,14 @@ wait $fills
 for server in 1 2; do fill $server day$server $((days_of / 2)) 12 288 & fills="$fills $!"; done
 wait $fills
 both "OPTIMIZE TABLE samples" >/dev/null
+both "DROP TABLE pool"
 clickhouse_ask 1 offwind "INSERT INTO stacks SELECT * FROM remote('127.0.0.1:${ch_tcp[2]}', offwind, stacks)"
 clickhouse_ask 2 offwind "INSERT INTO stacks SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind, stacks)"
 clickhouse_ask 1 offwind "INSERT INTO names SELECT * FROM remote('127.0.0.1:${ch_tcp[2]}', offwind, names)"
 clickhouse_ask 2 offwind "INSERT INTO names SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind, names)"
 all=$(ask "SELECT count() FROM samples") bytes=$(size "'samples'")
+sums=$(size "'.inner.sums'") of_hosts=$(size "'.inner.host_sums'")
+echo "sums: $sums bytes; sums of hosts: $of_hosts bytes, $(echo "scale=1; $of_hosts * 100 / $bytes" | bc) of 100 of the samples'"
 echo "$all rows, $(echo "scale=2; $bytes / $all" | bc) bytes a row: $(echo "scale=1; $per_slot * 288 * $bytes / $all / 1000000" | bc) MB a host-day"
 hour="--from $(date -u -d @$start +%FT%TZ) --to $(date -u -d @$((start + 3600)) +%FT%TZ)"
 day="--from $(date -u -d @$start +%FT%TZ) --to $(date -u -d @$((start + 86400)) +%FT%TZ)"
