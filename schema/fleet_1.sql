@@ -37,14 +37,16 @@ ORDER BY (type, hour, stack, host)
 AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, count() AS rows
 FROM samples GROUP BY type, hour, stack, host;
 
--- Stacks, the innermost frame first. stack is a hash over the frames.
+-- Stacks, the innermost frame first. stack is a hash over the frames. A host sends a stack again on each day that it has
+-- samples of it, so those of an old day can be deleted with its samples.
 CREATE TABLE IF NOT EXISTS stacks (
 	stack UInt64,
-	frames Array(UInt64) -- names.frame
-) ENGINE = ReplacingMergeTree ORDER BY stack;
+	frames Array(UInt64), -- names.frame
+	day Date DEFAULT today() -- when a host sent it last
+) ENGINE = ReplacingMergeTree(day) ORDER BY stack;
 
-CREATE MATERIALIZED VIEW IF NOT EXISTS stacks_by_frame ENGINE = ReplacingMergeTree ORDER BY (frame, stack)
-AS SELECT frame, stack FROM stacks ARRAY JOIN frames AS frame;
+CREATE MATERIALIZED VIEW IF NOT EXISTS stacks_by_frame ENGINE = ReplacingMergeTree(day) ORDER BY (frame, stack)
+AS SELECT frame, stack, day FROM stacks ARRAY JOIN frames AS frame;
 
 -- What is at an address, the innermost inlined call first. frame is a hash over build-id and address; of code
 -- whose addresses differ from start to start (the kernel, generated code) over file and functions. A row with a

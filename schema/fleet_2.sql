@@ -43,11 +43,13 @@ FROM samples GROUP BY type, hour, stack, host;
 
 CREATE TABLE IF NOT EXISTS stacks (
 	stack UInt64 CODEC(ZSTD(1)),
-	frames Array(UInt64) CODEC(ZSTD(1))
-) ENGINE = ReplacingMergeTree ORDER BY stack;
+	frames Array(UInt64) CODEC(ZSTD(1)),
+	day Date DEFAULT today() CODEC(ZSTD(1))
+) ENGINE = ReplacingMergeTree(day) ORDER BY stack TTL day + INTERVAL 32 DAY;
 
-CREATE MATERIALIZED VIEW IF NOT EXISTS stacks_by_frame ENGINE = ReplacingMergeTree ORDER BY (frame, stack)
-AS SELECT frame, stack FROM stacks ARRAY JOIN frames AS frame;
+CREATE MATERIALIZED VIEW IF NOT EXISTS stacks_by_frame ENGINE = ReplacingMergeTree(day) ORDER BY (frame, stack)
+TTL day + INTERVAL 32 DAY
+AS SELECT frame, stack, day FROM stacks ARRAY JOIN frames AS frame;
 
 CREATE TABLE IF NOT EXISTS names (
 	frame UInt64 CODEC(ZSTD(1)),

@@ -51,6 +51,7 @@ static void ids_fini(struct ids *s)
 /* What the server has: new ids in one set until it is full; then it becomes the old one. */
 struct known {
 	struct ids new, old;
+	uint32_t day; /* of the batch before, since 1970 */
 };
 
 static bool is_known(const struct known *k, uint64_t id)
@@ -70,6 +71,22 @@ static void learn(struct known *k, const struct ids *sent)
 		if (ids_add(&k->new, sent->ids[i]))
 			return;
 	}
+}
+
+static void forget(struct known *k)
+{
+	ids_fini(&k->new);
+	ids_fini(&k->old);
+}
+
+/* On another day all is sent again, so that what was not sent for long can be deleted (schema/fleet_1.sql). */
+static void forget_daily(struct known *k, uint32_t time_s)
+{
+	uint32_t day = time_s / (24 * 3600);
+
+	if (day != k->day)
+		forget(k);
+	k->day = day;
 }
 
 /* ---- hashes that all hosts agree on -------------------------------------------------------- */
@@ -227,10 +244,8 @@ void batch_sent(struct batch *b)
 
 void batch_forget(struct batch *b)
 {
-	for (size_t i = 0; i < BATCH_TABLES; i++) {
-		ids_fini(&b->known[i].new);
-		ids_fini(&b->known[i].old);
-	}
+	for (size_t i = 0; i < BATCH_TABLES; i++)
+		forget(&b->known[i]);
 }
 
 void batch_free(struct batch *b)
@@ -604,6 +619,7 @@ int batch_add(struct batch *b, const struct batch_window *w)
 		b->host[n] = '\0';
 		b->time_s = slot_of(b, w->start_ns);
 		b->window = b->time_s > b->newest_s ? 0 : w->id;
+		forget_daily(&b->known[BATCH_STACKS], b->time_s);
 	}
 	if (w->end_ns > b->until_ns)
 		b->until_ns = w->end_ns;

@@ -3,7 +3,8 @@
  *
  * The windows of one slot of time are a batch: samples of one stack with the same labels become one row.
  * A row names stacks, labels and types by hashes, which are the same on every host, so that what a server has
- * already is not sent again: the ids of what was sent are remembered, as far as a limit allows.
+ * already is not sent again: the ids of what was sent are remembered, as far as a limit allows, and those of stacks
+ * until the next day.
  *
  * The same windows give the same rows in the same order. All rows of the table samples are one block, which the
  * server inserts as a whole or not at all.

@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { LEB128_MAX = 10 };
+#define INSERT_END ")%20FORMAT%20Native"
 
 static void put(struct block_bytes *b, const void *bytes, size_t size, int *err)
 {
@@ -40,6 +41,12 @@ static void put_leb128(struct block_bytes *b, uint64_t value, int *err)
 		value >>= 7;
 	} while (value);
 	put(b, bytes, n, err);
+}
+
+/* Put a text without its length, as a part of another. */
+static void put_part(struct block_bytes *b, const char *text, int *err)
+{
+	put(b, text, strlen(text), err);
 }
 
 static void put_text(struct block_bytes *b, const char *text, int *err)
@@ -113,6 +120,24 @@ size_t block_size(const struct block *block)
 	for (size_t i = 0; i < block->n_columns; i++)
 		size += block->columns[i].values.size + block->columns[i].ends.size;
 	return size;
+}
+
+char *block_insert(const struct block *block)
+{
+	struct block_bytes out = { .size = 0 };
+	int err = 0;
+
+	put_part(&out, "&query=INSERT%20INTO%20", &err);
+	put_part(&out, block->table, &err);
+	for (size_t i = 0; i < block->n_columns; i++) {
+		put_part(&out, i ? "," : "%20(", &err);
+		put_part(&out, block->columns[i].name, &err);
+	}
+	put(&out, INSERT_END, sizeof(INSERT_END), &err);
+	if (!err)
+		return (char *)out.bytes;
+	free(out.bytes);
+	return NULL;
 }
 
 int block_pack(const struct block *block, uint8_t **bytes, size_t *size)

@@ -52,6 +52,11 @@ void block_array(struct block *block, size_t column, uint64_t n);
 /* End a row. */
 void block_row(struct block *block);
 
+/*
+ * Return the argument of a URL that inserts the block: "&query=INSERT%20INTO%20…". It names the columns, so that others of
+ * the table get their defaults. The caller frees it. NULL: no memory.
+ */
+char *block_insert(const struct block *block);
 /* Return how many bytes the block has, about. */
 size_t block_size(const struct block *block);
 /* Make the block's bytes, which the caller frees. -ENOMEM. */

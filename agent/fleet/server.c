@@ -127,21 +127,19 @@ int server_insert(const struct fleet_server *s, const struct block *block)
 	struct client_request request = { .url = s->url->base,
 					  .asked = "clickhouse-server",
 					  .type = "application/octet-stream" };
-	char *path = NULL, *text = NULL;
+	char *path = NULL, *text = NULL, *insert = block_insert(block);
 	uint8_t *bytes = NULL;
 	size_t size;
-	int err = block_pack(block, &bytes, &request.body_size);
+	int err = insert ? block_pack(block, &bytes, &request.body_size) : -ENOMEM;
 
-	if (!err && asprintf(&path,
-			     "/?database=%s&wait_end_of_query=1&query=INSERT%%20INTO%%20%s"
-			     "%%20FORMAT%%20Native",
-			     s->database, block->table) < 0)
+	if (!err && asprintf(&path, "/?database=%s&wait_end_of_query=1%s", s->database, insert) < 0)
 		err = -ENOMEM;
 	request.path = path;
 	request.body = (const char *)bytes;
 	if (!err)
 		err = client_ask(&request, &text, &size);
 	free(text);
+	free(insert);
 	free(path);
 	free(bytes);
 	return err;

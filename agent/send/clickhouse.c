@@ -140,7 +140,6 @@ static enum send_outcome ask_last(struct clickhouse *c, const char *host, uint64
 	(void)fputs(" FORMAT TabSeparated", out);
 	if (!fclose(out))
 		outcome = request(c, "", sql, NULL, 0, &reply, report);
-	free(sql);
 	if (outcome != SEND_DONE)
 		return outcome;
 	c->until_ns = strtoull(reply.body, &end, 10);
@@ -168,7 +167,7 @@ static enum send_outcome insert(struct clickhouse *c, enum batch_table table,
 	const struct block *block;
 	enum send_outcome outcome;
 	uint8_t *bytes = NULL;
-	char arguments[256];
+	char *argument;
 	size_t size = 0;
 
 	report->fault = SENDING_FAULT_MEMORY;
@@ -176,14 +175,15 @@ static enum send_outcome insert(struct clickhouse *c, enum batch_table table,
 		return SEND_AGAIN;
 	if (!block->n_rows)
 		return SEND_DONE;
-	if (block_pack(block, &bytes, &size) || gzip_replace(&bytes, &size, GZIP_LEVEL)) {
-		free(bytes);
-		return SEND_AGAIN;
+	argument = block_insert(block);
+	if (!argument || block_pack(block, &bytes, &size) ||
+	    gzip_replace(&bytes, &size, GZIP_LEVEL)) {
+		outcome = SEND_AGAIN;
+	} else {
+		outcome = request(c, argument, NULL, bytes, size, &reply, report);
+		c->n_bytes += size;
 	}
-	(void)snprintf(arguments, sizeof(arguments),
-		       "&query=INSERT%%20INTO%%20%s%%20FORMAT%%20Native", block->table);
-	outcome = request(c, arguments, NULL, bytes, size, &reply, report);
-	c->n_bytes += size;
+	free(argument);
 	free(bytes);
 	return outcome;
 }

@@ -172,6 +172,18 @@ uses_sums top && fail "the sums have batches twice, and are used"
 clickhouse_ask 1 quiet "OPTIMIZE TABLE samples FINAL"
 [ "$(sums_of)" = "$rows" ] || fail "batches that came twice and were merged: $(sums_of) samples, not $rows"
 uses_sums top && fail "the sums still have batches twice, and are used"
+# Stacks that no host has sent for long are deleted, and no others.
+n_stacks() { clickhouse_ask 1 quiet "SELECT count(DISTINCT stack) FROM $1 WHERE today() - day < 2"; }
+n_old() { clickhouse_ask 1 quiet "SELECT count() FROM $1 WHERE today() - day >= 2"; }
+n_before=("$(n_stacks stacks)" "$(n_stacks stacks_by_frame)")
+[ "${n_before[0]}" -gt 0 ] && [ "${n_before[0]}" = "${n_before[1]}" ] || fail "stacks of today: ${n_before[*]}"
+clickhouse_ask 1 quiet "INSERT INTO stacks SELECT stack + 1 AS stack, frames, today() - 40 AS day FROM stacks"
+[ "$(n_old stacks)" -gt 0 ] && [ "$(n_old stacks_by_frame)" -gt 0 ] || fail "no stacks are old"
+clickhouse_ask 1 quiet "ALTER TABLE stacks DELETE WHERE day < today() - 32"
+clickhouse_ask 1 quiet "ALTER TABLE \`.inner.stacks_by_frame\` DELETE WHERE day < today() - 32"
+none_old() { [ "$(n_old stacks)" = 0 ] && [ "$(n_old stacks_by_frame)" = 0 ]; }
+until_or_dead ${ch_pid[1]} none_old || fail "old stacks stay"
+[ "$(n_stacks stacks) $(n_stacks stacks_by_frame)" = "${n_before[*]}" ] || fail "stacks of today are deleted, too"
 # Tables that an older offwind made.
 clickhouse_ask 1 quiet "DROP TABLE sums"
 clickhouse_ask 1 quiet "DROP TABLE host_sums"
@@ -204,6 +216,9 @@ if node -e 'require("chdb")' 2>/dev/null; then
 	newer_has labels comm && newer_has top --by comm && newer_has timeline --by host && newer_has heatmap && newer_has completeness
 	newer_has top --label host=host-1 --base-label host=host-0
 	newer_has labels host --sql && grep -q "FROM host_sums WHERE type = [1-9]" "$dir/out" || fail "sums by hour of a newer server are not used"
+	for table in stacks stacks_by_frame; do
+		[ "$(ask_newer "SELECT count() > 0 AND min(day) > today() - 2 FROM $table")" = 1 ] || fail "the days of $table of a newer server"
+	done
 	[ "$(ask_newer "SELECT map['comm'] FROM label_sets WHERE has(vals, 'sqlite3') LIMIT 1")" = sqlite3 ] || fail "labels as a map"
 fi
 [ $failures = 0 ]

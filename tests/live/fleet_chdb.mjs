@@ -25,9 +25,9 @@ async function answer(url, type, bytes) {
   const boundary = /boundary=(.*)/.exec(type)?.[1], insert = url.searchParams.get("query");
   session.query(`USE ${database}`);
   if (insert) {
-    const [, table, name] = /^INSERT INTO (\w+) FORMAT (\w+)$/.exec(insert);
+    const [, table, columns, name] = /^INSERT INTO (\w+) \(([\w,]+)\) FORMAT (\w+)$/.exec(insert);
     fs.writeFileSync(body, bytes);
-    return session.query(`INSERT INTO ${table} SELECT * FROM file('${body}', '${name}')`);
+    return session.query(`INSERT INTO ${table} (${columns}) SELECT ${columns} FROM file('${body}', '${name}')`);
   }
   if (!boundary)
     return (await session.queryAsync(bytes.toString(), { format })).bytes();

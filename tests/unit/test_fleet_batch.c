@@ -166,6 +166,42 @@ static void test_what_was_dropped_is_sent(void)
 	stacks_free(s);
 }
 
+static void test_stacks_are_sent_again_on_another_day(void)
+{
+	struct stacks *s = begin();
+	const uint32_t at[] = { location(s, "/bin/a", "aa", 0x10, "inner") };
+	const struct batch_window w[] = { window_of(s, 1, 0), window_of(s, 2, 300),
+					  window_of(s, 3, 24 * 3600) };
+	const size_t n_stacks[] = { 1, 0, 1 }, n_labels[] = { 1, 0, 0 };
+	struct batch *b = NULL;
+
+	sample(s, at, 1, "prog", 4, 1);
+	CHECK(!batch_new(300, false, &b), "a batch");
+	for (size_t i = 0; i < 3; i++) {
+		CHECK(!batch_add(b, &w[i]), "a window");
+		CHECK(n_rows(b, BATCH_STACKS) == n_stacks[i], "stacks");
+		CHECK(n_rows(b, BATCH_LABEL_SETS) == n_labels[i], "labels");
+		batch_sent(b);
+	}
+	batch_free(b);
+	stacks_free(s);
+}
+
+static void test_insert_names_the_columns(void)
+{
+	static const char *const columns[] = { "stack", "UInt64", "day", "Date", NULL };
+	struct block block;
+	char *text;
+
+	block_init(&block, "stacks", columns);
+	text = block_insert(&block);
+	CHECK(text && !strcmp(text,
+			      "&query=INSERT%20INTO%20stacks%20(stack,day)%20FORMAT%20Native"),
+	      "a part of a URL");
+	free(text);
+	block_fini(&block);
+}
+
 /* Give the ids of one sample's stack and of its only frame. */
 static void ids_of(const char *path, const char *build_id, uint64_t address, const char *function,
 		   uint64_t *stack, uint64_t *frame)
@@ -325,6 +361,8 @@ int main(void)
 	test_names_are_left_out_where_they_are_found_elsewhere();
 	test_windows_of_a_slot_become_one_batch();
 	test_what_was_dropped_is_sent();
+	test_stacks_are_sent_again_on_another_day();
+	test_insert_names_the_columns();
 	test_ids_are_the_same_on_all_hosts();
 	test_better_names_are_sent_again();
 	test_counters_are_added_up();
