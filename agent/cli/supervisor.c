@@ -57,6 +57,12 @@ static void look_after_service(struct supervisor *s)
 		       s->reading->beats);
 }
 
+static struct pollfd request_through(const struct channels *channels)
+{
+	return (struct pollfd){ .fd = channels ? channels_answer_fd(channels) : -1,
+				.events = POLLIN };
+}
+
 /*
  * Wait for a request, or for the worker's end. End a worker that is busy and does not go on. Time
  * counts only while this process runs, too.
@@ -64,7 +70,13 @@ static void look_after_service(struct supervisor *s)
 static void wait_for_request(struct supervisor *s)
 {
 	const struct supervisor_service *service = s->given->service;
-	struct pollfd requests[2 + KEEPERS] = { { .fd = s->socket, .events = POLLIN } };
+	enum {
+		OF_KEEPERS = 1,
+		OF_SPARES = OF_KEEPERS + KEEPERS,
+		OF_ASKED = OF_SPARES + REQUEST_SPARES,
+		ALL
+	};
+	struct pollfd requests[ALL] = { { .fd = s->socket, .events = POLLIN } };
 	const bool asked = service && service->fork;
 	uint64_t seen = 0;
 
@@ -72,20 +84,21 @@ static void wait_for_request(struct supervisor *s)
 		supervisor_keep_beside(s);
 		look_after_service(s);
 		supervisor_look_at_cost(s);
-		for (size_t i = 0; i < KEEPERS; i++) {
-			struct channels *c = s->keepers[i].channels;
-
-			requests[1 + i] = (struct pollfd){ .fd = c ? channels_answer_fd(c) : -1,
-							   .events = POLLIN };
-		}
-		requests[1 + KEEPERS] =
+		for (size_t i = 0; i < KEEPERS; i++)
+			requests[OF_KEEPERS + i] = request_through(s->keepers[i].channels);
+		for (size_t i = 0; i < REQUEST_SPARES; i++)
+			requests[OF_SPARES + i] = request_through(s->spares[i]);
+		requests[OF_ASKED] =
 			(struct pollfd){ .fd = asked ? *service->poll : -1, .events = POLLIN };
-		if (poll(requests, 2 + KEEPERS, 1000) > 0) {
+		if (poll(requests, ALL, 1000) > 0) {
 			if (requests[0].revents)
 				return;
 			for (size_t i = 0; i < KEEPERS; i++)
-				if (requests[1 + i].revents)
+				if (requests[OF_KEEPERS + i].revents)
 					supervisor_start_keeper(s, i);
+			for (size_t i = 0; i < REQUEST_SPARES; i++)
+				if (requests[OF_SPARES + i].revents)
+					supervisor_start_spare(s, i);
 		} else if (s->given->live && s->keepers[STORE].channels) {
 			/*
 			 * While nobody who may write the store has it open, SQLite trusts none of the
@@ -160,6 +173,10 @@ static int reap(struct supervisor *s)
 			(void)supervisor_wait_for(s->keepers[i].pid, KILLED_END_MS);
 		}
 		s->keepers[i] = (struct keeper){ .pid = 0 };
+	}
+	for (size_t i = 0; i < REQUEST_SPARES; i++) {
+		channels_free(s->spares[i]);
+		s->spares[i] = NULL;
 	}
 	supervisor_end_opener(s);
 	return status;

@@ -23,16 +23,13 @@ struct files_facts;
 
 enum { SUPERVISOR_PASSED = 4 }; /* signals that are passed on */
 
-/*
- * A process that is started when it is first asked: one that writes a database, and has no other rights; or,
- * of a recording, one that is the opener from then on, because the one before hangs.
- */
+/* A process that writes a database, and has no other rights. It is started when it is first asked. */
 struct keeper {
 	struct channels *channels; /* to it; NULL: it was started, or is not wanted */
 	pid_t pid;		   /* 0: there is none */
 };
 
-enum { STORE, HISTORY, OPENERS, KEEPERS = OPENERS + REQUEST_SPARES };
+enum { STORE, HISTORY, KEEPERS };
 
 struct beside {
 	pid_t pid; /* 0: there is none */
@@ -49,6 +46,8 @@ struct supervisor {
 	uint64_t measured_ns;
 	struct capture *live; /* to the capture process; NULL: there is none */
 	struct keeper keepers[KEEPERS];
+	/* To those that are the opener from their first request on, when one hangs; NULL: as of a keeper */
+	struct channels *spares[REQUEST_SPARES];
 	struct output outputs[OUTPUTS_MAX]; /* which the worker writes; fd -1: not in use */
 	struct sigaction before
 		[SUPERVISOR_PASSED]; /* what the signals that are passed on did at the start */
@@ -125,6 +124,8 @@ int supervisor_fork_roles(struct supervisor *s);
 void supervisor_end_opener(struct supervisor *s);
 /* Start a keeper, which answers the worker from now on. */
 void supervisor_start_keeper(struct supervisor *s, size_t which);
+/* Start another opener, and end the one before. If that fails, that one stays, and the worker is told. */
+void supervisor_start_spare(struct supervisor *s, size_t which);
 /* Start the processes beside the worker, and those again that died. */
 void supervisor_keep_beside(struct supervisor *s);
 /* End them. */

@@ -35,7 +35,7 @@
 #define LIVE_CHANNELS 28
 /*
  * An opener that hangs for so long with half of its channels is replaced by one with fewer, whose
- * descriptors wait in all that time.
+ * descriptors wait in all that time. The worker's main thread waits no longer for a free one.
  */
 #define HUNG_NS	       UINT64_C(10000000000)
 #define SPARE_CHANNELS 14
@@ -80,8 +80,8 @@ static void leave_lock(const struct supervisor *s)
 		(void)close(s->given->service->lock);
 }
 
-/* In a process that was begun after the worker: close what is for others, but for one keeper's channels. */
-static void leave_others(struct supervisor *s, size_t but)
+/* In a process that was begun after the worker: close what is for others, but for these channels. */
+static void leave_others(struct supervisor *s, const struct channels *but)
 {
 	capture_free(s->live);
 	if (s->socket >= 0)
@@ -90,8 +90,11 @@ static void leave_others(struct supervisor *s, size_t but)
 		if (s->outputs[i].fd >= 0)
 			(void)close(s->outputs[i].fd);
 	for (size_t i = 0; i < KEEPERS; i++)
-		if (i != but)
+		if (s->keepers[i].channels != but)
 			channels_free(s->keepers[i].channels);
+	for (size_t i = 0; i < REQUEST_SPARES; i++)
+		if (s->spares[i] != but)
+			channels_free(s->spares[i]);
 }
 
 /* The opener's process. It ends with its worker, whose ends of the channels are closed then. */
@@ -138,12 +141,10 @@ static _Noreturn void be_capture(struct supervisor *s)
 	_exit(0);
 }
 
-/* The process that writes the store, or the history, or the next opener. It ends with its worker, too. */
+/* The process that writes the store, or the history. It ends with its worker, too. */
 static _Noreturn void be_keeper(struct supervisor *s, size_t which)
 {
-	leave_others(s, which);
-	if (which >= OPENERS)
-		be_opener(s, s->keepers[which].channels);
+	leave_others(s, s->keepers[which].channels);
 	be_helper(s, which == STORE ? "offwind-store" : "offwind-history");
 	if (which == STORE)
 		change_serve(s->keepers[STORE].channels, s->given->db);
@@ -180,9 +181,11 @@ static void be_worker(struct supervisor *s, struct channels *channels, const int
 		change_ask(s->keepers[STORE].channels);
 	if (s->keepers[HISTORY].channels)
 		history_ask(s->keepers[HISTORY].channels);
-	for (size_t i = OPENERS; i < KEEPERS; i++)
-		if (s->keepers[i].channels)
-			request_spare(s->keepers[i].channels, HUNG_NS, capture_use_opener);
+	for (size_t i = 0; i < REQUEST_SPARES; i++)
+		if (s->spares[i]) {
+			channels_ask(s->spares[i]);
+			request_spare(s->spares[i], HUNG_NS, capture_use_opener);
+		}
 	reading_use(s->reading);
 	files_ask(ends[0]);
 	if (s->standard >= 0) {
@@ -233,11 +236,7 @@ static _Noreturn void be_beside(struct supervisor *s, const struct supervisor_be
 		(void)close(s->standard);
 	supervisor_let_go_of_output();
 	close_beside(s, b);
-	capture_free(s->live);
-	if (s->socket >= 0)
-		(void)close(s->socket);
-	for (size_t i = 0; i < KEEPERS; i++)
-		channels_free(s->keepers[i].channels);
+	leave_others(s, NULL);
 	_exit(b->run(s->given->ctx) ? 1 : 0);
 }
 
@@ -315,8 +314,8 @@ static int make_spares(struct supervisor *s)
 
 	if (!s->live || getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max < SPARES_FROM)
 		return 0;
-	for (size_t i = OPENERS; !err && i < KEEPERS; i++)
-		err = channels_new(SPARE_CHANNELS, &s->keepers[i].channels);
+	for (size_t i = 0; !err && i < REQUEST_SPARES; i++)
+		err = channels_new(SPARE_CHANNELS, &s->spares[i]);
 	return err;
 }
 
@@ -373,16 +372,34 @@ void supervisor_end_opener(struct supervisor *s)
 /* Start a keeper, which answers the worker from now on. If that fails, the worker is told. */
 void supervisor_start_keeper(struct supervisor *s, size_t which)
 {
-	pid_t *pid = which >= OPENERS ? &s->opener : &s->keepers[which].pid;
+	struct keeper *k = &s->keepers[which];
 
-	if (which >= OPENERS)
-		supervisor_end_opener(s);
-	if (fork_role(pid) == 1)
+	if (fork_role(&k->pid) == 1)
 		be_keeper(s, which);
-	if (*pid < 0)
-		*pid = 0;
-	channels_free(s->keepers[which].channels);
-	s->keepers[which].channels = NULL;
+	if (k->pid < 0)
+		k->pid = 0;
+	channels_free(k->channels);
+	k->channels = NULL;
+}
+
+/* Start another opener, and end the one before. If that fails, that one stays, and the worker is told. */
+void supervisor_start_spare(struct supervisor *s, size_t which)
+{
+	pid_t next;
+	int rc = fork_role(&next);
+
+	if (rc == 1) {
+		leave_others(s, s->spares[which]);
+		be_opener(s, s->spares[which]);
+	}
+	if (rc) {
+		log_warning("another process that opens files cannot be begun: %s", strerror(-rc));
+	} else {
+		supervisor_end_opener(s);
+		s->opener = next;
+	}
+	channels_free(s->spares[which]);
+	s->spares[which] = NULL;
 }
 
 /* Wait for a process that is about to end, but not for ever. Return whether it ended. */

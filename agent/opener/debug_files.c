@@ -205,16 +205,10 @@ bool opener_has_own_debug(struct opener *opener, const struct opener_file *file,
 void opener_fetch(struct opener *opener, struct store *store)
 {
 	opener->store = store;
-	if (opener->number) {
-		struct request request = { .what = REQUEST_FETCH,
-					   .opener = opener->number,
-					   .fd = -1 };
-		struct reply reply;
-
-		opener->fetches = !request_call(&request, &reply) && reply.number;
-	} else if (!opener->fetcher && fetcher_new(&opener->fetcher)) {
+	if (opener->number)
+		opener->fetches = request_fetch(opener->number);
+	else if (!opener->fetcher && fetcher_new(&opener->fetcher))
 		opener->fetcher = NULL;
-	}
 }
 
 bool opener_fetches(const struct opener *opener)

@@ -244,7 +244,7 @@ struct opener_part {
 };
 int opener_read_parts(struct opener *opener, int memory, struct opener_part *parts, size_t n,
 		      struct opener_wait *wait);
-/* Return whether that process still reads. While it does, one less request can be made. */
+/* Return whether that process still reads, and was not replaced. While it does, one less request can be made. */
 bool opener_is_late(size_t late);
 
 /*

@@ -7,8 +7,10 @@
 #include "agent/log.h"
 #include "agent/opener/places.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +21,22 @@
 /* How long a new process may take to answer at first. */
 #define BEGIN_MS 10000
 
+/* An opener in that process. */
+struct made {
+	struct opener_options options; /* owned */
+	bool fetches;
+};
+
 /* In the worker: whom it asks. */
 static struct {
 	struct channels *of[1 + REQUEST_SPARES]; /* each to a process */
-	size_t n;				 /* 0: openers work in this process */
+	_Atomic size_t n;			 /* 0: openers work in this process */
 	_Atomic size_t now;			 /* the current one */
 	uint64_t hung_ns;
 	void (*replaced)(pid_t pid);
-	bool has_symfs;
-	pthread_mutex_t lock;	     /* held while one is replaced; and of what follows */
-	struct opener_options *made; /* the openers in that process, by their number - 1; owned */
+	atomic_bool has_symfs;
+	pthread_mutex_t lock; /* held while one is replaced; and of what follows */
+	struct made *made;    /* by their number - 1; owned */
 	size_t n_made, room;
 } used = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -43,7 +51,7 @@ static void free_options(struct opener_options *o)
 void request_use(struct channels *channels)
 {
 	for (size_t i = 0; i < used.n_made; i++)
-		free_options(&used.made[i]);
+		free_options(&used.made[i].options);
 	used.n_made = 0;
 	used.has_symfs = false;
 	used.of[0] = channels;
@@ -53,7 +61,9 @@ void request_use(struct channels *channels)
 
 void request_spare(struct channels *channels, uint64_t hung_ns, void (*replaced)(pid_t pid))
 {
-	used.of[used.n++] = channels;
+	assert(used.n && used.n <= REQUEST_SPARES);
+	used.of[used.n] = channels;
+	used.n++;
 	used.hung_ns = hung_ns;
 	used.replaced = replaced;
 }
@@ -290,45 +300,63 @@ static int ask_next(struct channels *channels, const struct request *request, st
 	return err;
 }
 
-/* Let the next process have the openers that the current one has, with the same numbers. */
+/* Let the next process have the opener that the current one has with this number. */
+static int make_in_next(struct channels *next, struct message *m, uint64_t number)
+{
+	const struct made *made = &used.made[number - 1];
+	struct request request = { .what = REQUEST_NEW, .options = made->options, .fd = -1 };
+	uint64_t got = 0;
+	int err = ask_next(next, &request, m, &got);
+
+	if (!err && got != number)
+		err = -EBADMSG;
+	if (err || !made->fetches)
+		return err;
+	request = (struct request){ .what = REQUEST_FETCH, .opener = number, .fd = -1 };
+	err = ask_next(next, &request, m, &got);
+	if (!err && !got)
+		log_warning("the next process that opens files cannot ask debuginfod: debug files "
+			    "are not fetched any more");
+	return err;
+}
+
 static int begin_next(struct channels *next, struct message *m, uint64_t *pid)
 {
-	struct request request = { .what = REQUEST_NEW, .fd = -1 };
-	uint64_t number;
+	struct request request = { .what = REQUEST_PROCESS, .opener = 1, .fd = -1 };
 	int err = 0;
 
-	for (size_t i = 0; !err && i < used.n_made; i++) {
-		request.options = used.made[i];
-		err = ask_next(next, &request, m, &number);
-		if (!err && number != i + 1)
-			err = -EBADMSG;
-	}
-	request = (struct request){ .what = REQUEST_PROCESS, .opener = 1, .fd = -1 };
+	for (size_t i = 0; !err && i < used.n_made; i++)
+		err = make_in_next(next, m, i + 1);
 	return err ? err : ask_next(next, &request, m, pid);
 }
 
 /*
- * Let the next process answer, which is begun by its first request; the current one is killed then
- * (supervisor_start_keeper). m is memory for the messages.
+ * Let the next process answer that can begin. Its first request begins it, and ends the current one
+ * (supervisor_start_spare): so without a next one, this worker cannot go on. m is memory for the messages.
  */
 static void replace(struct message *m)
 {
-	size_t now = used.now;
+	size_t before = used.now, next = before;
 	uint64_t pid = 0;
-	int err = begin_next(used.of[now + 1], m, &pid);
+	int err;
 
-	if (err) {
-		log_warning("the process that opens files waits for files that do not answer, and "
-			    "no other one could be begun: %s",
-			    strerror(-err));
-		used.n = now + 1;
-		return;
-	}
+	do {
+		err = begin_next(used.of[++next], m, &pid);
+		if (err)
+			log_warning("the process that opens files waits for files that do not "
+				    "answer, and another one could not be begun: %s%s",
+				    strerror(-err),
+				    next + 1 < used.n
+					    ? ""
+					    : "; nor is there a further one, so the worker ends");
+	} while (err && next + 1 < used.n);
+	if (err)
+		(void)raise(SIGKILL);
 	log_warning("the process that opens files waits for files that do not answer, and is "
 		    "replaced (%zu of %zu times)",
-		    now + 1, used.n - 1);
-	used.now = now + 1;
-	channels_abandon(used.of[now]);
+		    next, used.n - 1);
+	used.now = next;
+	channels_abandon(used.of[before]);
 	used.replaced((pid_t)pid);
 }
 
@@ -355,12 +383,12 @@ static bool is_replaced(size_t which)
 
 /*
  * Return how long a call may take that has no limit: while the main thread waits, nothing is recorded, and
- * the worker would be ended (wait_for_request). To fetch, and to list what is below --symfs, takes long.
+ * the worker would be ended (wait_for_request). To wait for debuginfod, and to list what is below --symfs, takes long.
  */
 static int limit_of(const struct request *request, bool *is_ours)
 {
 	*is_ours = gettid() == getpid() && used.now + 1 < used.n &&
-		   request->what != REQUEST_FETCH && !used.has_symfs;
+		   request->what != REQUEST_FETCHED_DEBUG && !used.has_symfs;
 	return *is_ours ? (int)(used.hung_ns / 1000000) : -1;
 }
 
@@ -387,7 +415,7 @@ static int ask_current(const struct request *request, struct message *m, int tim
 		put_request(m, request);
 		err = channels_call_within(used.of[which], m, m, timeout_ms, &number);
 	} while (err == -EPIPE && now_ns() - began < used.hung_ns && is_replaced(which));
-	if (err == -ETIMEDOUT && is_ours) {
+	if ((err == -ETIMEDOUT || err == -EBUSY) && is_ours) {
 		replace_hung(m, &which);
 		return -EPIPE;
 	}
@@ -460,13 +488,9 @@ int request_user_name(struct request *request, char name[OPENER_USER_NAME])
 	return err;
 }
 
-/* A process that was killed while it waited does not answer any more. */
 bool request_is_late(size_t late)
 {
-	size_t which = late >> LATE_BITS;
-
-	return which != used.now ||
-	       channels_is_late(used.of[which], late & (((size_t)1 << LATE_BITS) - 1));
+	return channels_is_late(used.of[late >> LATE_BITS], late & (((size_t)1 << LATE_BITS) - 1));
 }
 
 int request_file(struct request *request, unsigned int *next, int *fd)
@@ -493,7 +517,10 @@ static char *copy_text(const char *text, int *err)
 	return copy;
 }
 
-/* Note an opener that the current process has, for the next one. Without memory there is no next one. */
+/*
+ * Note an opener that the current process has, for the next one. Without memory there is no next one. The
+ * worker makes its openers on one thread, so a number that does not follow the last one is of an earlier opener.
+ */
 static void note_made(const struct opener_options *options, uint64_t number)
 {
 	struct opener_options copy = *options;
@@ -510,7 +537,7 @@ static void note_made(const struct opener_options *options, uint64_t number)
 			free_options(&copy);
 			used.n = used.now + 1;
 		} else {
-			used.made[used.n_made++] = copy;
+			used.made[used.n_made++] = (struct made){ .options = copy };
 			used.has_symfs |= copy.symfs != NULL;
 		}
 	}
@@ -532,6 +559,19 @@ int request_new(const struct opener_options *options, uint64_t *number)
 	*number = reply.number;
 	note_made(options, reply.number);
 	return 0;
+}
+
+bool request_fetch(uint64_t number)
+{
+	struct request request = { .what = REQUEST_FETCH, .opener = number, .fd = -1 };
+	struct reply reply;
+	bool fetches = !request_call(&request, &reply) && reply.number;
+
+	(void)pthread_mutex_lock(&used.lock);
+	if (number <= used.n_made)
+		used.made[number - 1].fetches = fetches;
+	(void)pthread_mutex_unlock(&used.lock);
+	return fetches;
 }
 
 /* ---- the opener's end ------------------------------------------------------------------- */

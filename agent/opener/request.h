@@ -31,7 +31,8 @@ void request_use(struct channels *channels);
  * Let another process answer, at the other end of these channels, when calls to the one before have had no reply
  * for hung_ns: half of as many as there can be, or one of the main thread. It waits for files that do not
  * answer, and may do so for ever. Calls that wait fail then. replaced is called with the new process's id.
- * Borrowed; REQUEST_SPARES at most.
+ * If this one cannot begin, nor another one after it, the worker ends by SIGKILL, for the next worker to have an
+ * opener. Borrowed; REQUEST_SPARES at most, before there are other threads.
  */
 enum { REQUEST_SPARES = 3 };
 void request_spare(struct channels *channels, uint64_t hung_ns, void (*replaced)(pid_t pid));
@@ -90,6 +91,8 @@ struct reply {
 
 /* Return the opener's number in its process, for opener_new; 0: the opener works in this process. */
 int request_new(const struct opener_options *options, uint64_t *number);
+/* Let that opener ask debuginfod, for opener_fetch. Return whether there is a server to ask. */
+bool request_fetch(uint64_t number);
 /* Send a request and wait for its reply. Return reply->err, or the error of the connection. */
 int request_call(struct request *request, struct reply *reply);
 /*
@@ -100,8 +103,9 @@ int request_file(struct request *request, unsigned int *next, int *fd);
 
 /*
  * Read memory in the opener's process: request->parts, at most REQUEST_PARTS_MAX of together at most
- * REQUEST_BYTES_MAX, and request->fd the memory. -ETIMEDOUT: no reply within timeout_ms, and *late is for
- * request_is_late, which returns whether it is still to come.
+ * REQUEST_BYTES_MAX, and request->fd the memory. -EBUSY: nothing could be asked within timeout_ms.
+ * -ETIMEDOUT: there was no reply, and *late is for request_is_late, which returns whether it is still to come:
+ * none is from a process that was replaced.
  */
 #define REQUEST_BYTES_MAX ((size_t)28 << 10)
 #define REQUEST_PARTS_MAX ((size_t)128)

@@ -164,25 +164,45 @@ void channels_answer(struct channels *c, channel_handle_fn handle, void *ctx)
 
 /* ---- asking ------------------------------------------------------------------------ */
 
-/* Take a free channel; wait until there is one. Return NULL if all are broken, or abandoned. */
-static struct channel *take(struct channels *c)
+/* Wait until a channel may be free, but not longer than until then. Return false if it is later. */
+static bool wait_free(struct channels *c, uint64_t until_ns)
 {
-	struct channel *found = NULL;
+	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000),
+				  .tv_nsec = (long)(until_ns % 1000000000) };
+
+	return !until_ns ? !pthread_cond_wait(&c->free, &c->lock)
+			 : !pthread_cond_clockwait(&c->free, &c->lock, CLOCK_MONOTONIC, &until);
+}
+
+/* Find a free channel. -EBUSY: there is none now. -EPIPE: all are broken, or abandoned. */
+static int find_free(struct channels *c, struct channel **out)
+{
+	if (c->n_broken == c->n || c->abandoned)
+		return -EPIPE;
+	for (size_t i = 0; i < c->n; i++) {
+		if (!c->channel[i].taken) {
+			*out = &c->channel[i];
+			return 0;
+		}
+	}
+	return -EBUSY;
+}
+
+/* Take a free channel; wait for one until then, 0: without limit. */
+static int take(struct channels *c, uint64_t until_ns, struct channel **out)
+{
+	bool in_time = true;
+	int err;
 
 	(void)pthread_mutex_lock(&c->lock);
-	while (!found && c->n_broken < c->n && !c->abandoned) {
-		for (size_t i = 0; !found && i < c->n; i++)
-			if (!c->channel[i].taken)
-				found = &c->channel[i];
-		if (!found)
-			(void)pthread_cond_wait(&c->free, &c->lock);
-	}
-	if (found) {
-		found->taken = true;
-		found->since = now_ns();
+	while ((err = find_free(c, out)) == -EBUSY && in_time)
+		in_time = wait_free(c, until_ns);
+	if (!err) {
+		(*out)->taken = true;
+		(*out)->since = now_ns();
 	}
 	(void)pthread_mutex_unlock(&c->lock);
-	return found;
+	return err;
 }
 
 /* Put a channel back. One that failed is not used any more: a late reply could arrive on it. */
@@ -199,33 +219,34 @@ static void put(struct channels *c, struct channel *channel, bool broken)
 	(void)pthread_mutex_unlock(&c->lock);
 }
 
-/* Wait until there is something to receive. -ETIMEDOUT: there is nothing. timeout_ms -1: no limit. */
-static int wait_readable(int fd, int timeout_ms)
+/* Return whether there is something to receive; wait for it until then. */
+static bool is_readable(int fd, uint64_t until_ns)
 {
 	struct pollfd readable = { .fd = fd, .events = POLLIN };
 	int n;
 
-	if (timeout_ms < 0)
-		return 0;
-	do
-		n = poll(&readable, 1, timeout_ms);
-	while (n < 0 && errno == EINTR);
-	return n > 0 ? 0 : -ETIMEDOUT;
+	do {
+		uint64_t now = now_ns();
+
+		n = poll(&readable, 1,
+			 now < until_ns ? (int)((until_ns - now + 999999) / 1000000) : 0);
+	} while (n < 0 && errno == EINTR);
+	return n > 0;
 }
 
 /*
  * Wait for the reply to the request with this tag. Replies to an earlier process that asked on this
- * channel, and replies that came too late, are dropped.
+ * channel, and replies that came too late, are dropped. -ETIMEDOUT: there is none until then, 0: without limit.
  */
-static int receive(const struct channel *channel, uint64_t tag, int timeout_ms,
+static int receive(const struct channel *channel, uint64_t tag, uint64_t until_ns,
 		   struct message *reply)
 {
 	int err;
 
 	for (;;) {
-		err = wait_readable(channel->ask, timeout_ms);
-		if (!err)
-			err = message_receive(channel->ask, reply);
+		if (until_ns && !is_readable(channel->ask, until_ns))
+			return -ETIMEDOUT;
+		err = message_receive(channel->ask, reply);
 		if (err || reply->tag == tag)
 			return err;
 		message_fini(reply);
@@ -234,7 +255,7 @@ static int receive(const struct channel *channel, uint64_t tag, int timeout_ms,
 
 bool channels_is_late(struct channels *c, size_t late)
 {
-	if (wait_readable(c->channel[late].ask, 0))
+	if (!is_readable(c->channel[late].ask, 0))
 		return true;
 	put(c, &c->channel[late], false);
 	return false;
@@ -270,20 +291,20 @@ int channels_call(struct channels *c, struct message *request, struct message *r
 int channels_call_within(struct channels *c, struct message *request, struct message *reply,
 			 int timeout_ms, size_t *late)
 {
+	uint64_t until_ns = timeout_ms < 0 ? 0 : now_ns() + (uint64_t)timeout_ms * 1000000;
 	struct channel *channel;
 	uint64_t tag;
 	int err = request->err;
 
+	if (!err)
+		err = take(c, until_ns, &channel);
 	if (err)
 		return err;
-	channel = take(c);
-	if (!channel)
-		return -EPIPE;
 	/* The channel is this thread's, so its number is, too. */
 	tag = request->tag = (uint64_t)getpid() << 32 | channel->n_asked++;
 	err = message_send(channel->ask, request);
 	if (!err)
-		err = receive(channel, tag, timeout_ms, reply);
+		err = receive(channel, tag, until_ns, reply);
 	if (err == -ETIMEDOUT)
 		*late = (size_t)(channel - c->channel);
 	else

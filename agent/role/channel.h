@@ -47,12 +47,13 @@ int channels_answer_next(struct channels *channels, int timeout_ms, channel_hand
  */
 int channels_call(struct channels *channels, struct message *request, struct message *reply);
 /*
- * The same, but wait timeout_ms at most for the reply. -ETIMEDOUT: there was none, and *late is the
- * number of its channel, which nobody can use until channels_is_late has returned false for it.
+ * The same, but wait timeout_ms at most, -1: without limit. -EBUSY: no channel was free. -ETIMEDOUT: there was
+ * no reply, and *late is the number of its channel, which nobody can use until channels_is_late has returned
+ * false for it.
  */
 int channels_call_within(struct channels *channels, struct message *request, struct message *reply,
 			 int timeout_ms, size_t *late);
-/* Return whether a reply is still to come. If not, the channel can be used again. */
+/* Return whether a reply is still to come; none is after channels_abandon. If not, the channel can be used again. */
 bool channels_is_late(struct channels *channels, size_t late);
 
 /* Return whether half of the channels have had no reply for so long. */

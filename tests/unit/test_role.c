@@ -227,7 +227,7 @@ static uint64_t number_back(struct channels *channels, uint64_t number)
 static void test_a_late_reply_is_nobodys(void)
 {
 	struct channels *channels;
-	size_t late = 99;
+	size_t late = 99, later = 99, none = 99;
 	pid_t pid;
 
 	CHECK(!pipe(gate) && !channels_new(2, &channels), "channels_new");
@@ -242,8 +242,17 @@ static void test_a_late_reply_is_nobodys(void)
 	CHECK(channels_call_within(channels, &one, &one, 1, &late) == -ETIMEDOUT, "no reply");
 	CHECK(late < 2 && channels_is_late(channels, late), "the reply is late");
 	CHECK(number_back(channels, 2) == 2, "the other channel can be used");
-	CHECK(write(gate[1], "x", 1) == 1, "write");
+	message_init(&one);
+	message_number(&one, 1);
+	CHECK(channels_call_within(channels, &one, &one, 1, &later) == -ETIMEDOUT, "nor there");
+	message_init(&one);
+	message_number(&one, 3);
+	CHECK(channels_call_within(channels, &one, &one, 1, &none) == -EBUSY && none == 99,
+	      "no channel is free");
+	CHECK(write(gate[1], "xx", 2) == 2, "write");
 	while (channels_is_late(channels, late))
+		(void)sched_yield();
+	while (channels_is_late(channels, later))
 		(void)sched_yield();
 	message_init(&one);
 	message_number(&one, 3);
@@ -430,28 +439,41 @@ static void test_opener_in_its_own_process(void)
 	CHECK(waitpid(pid, NULL, 0) == pid, "it ends when nobody asks any more");
 }
 
-/* A process that waits for ever, as for a file that does not answer, but for its first request. */
-static void answer_once(void *ctx, struct message *request, struct message *reply)
-{
-	static atomic_uint n;
+static atomic_int n_fetch; /* requests to fetch */
 
-	request_answer(ctx, request, reply);
-	while (atomic_fetch_add(&n, 1))
-		(void)pause();
+static enum request_what what_of(const struct message *request)
+{
+	uint64_t what;
+
+	memcpy(&what, request->bytes, sizeof(what));
+	return (enum request_what)what;
 }
 
-static pid_t opener_process(struct channels *channels, bool hangs)
+static void answer_always(void *ctx, struct message *request, struct message *reply)
+{
+	n_fetch += what_of(request) == REQUEST_FETCH;
+	request_answer(ctx, request, reply);
+}
+
+/* A process that waits for ever, as for a file that does not answer, once its opener is made. */
+static void answer_first(void *ctx, struct message *request, struct message *reply)
+{
+	while (what_of(request) != REQUEST_NEW && what_of(request) != REQUEST_FETCH)
+		(void)pause();
+	request_answer(ctx, request, reply);
+}
+
+/* An opener's process. Its exit status is the number of requests to fetch. */
+static pid_t opener_process(struct channels *channels, channel_handle_fn handle)
 {
 	struct request_server *server;
 	pid_t pid = fork();
 
 	if (pid)
 		return pid;
-	if (!hangs)
-		request_serve(channels);
-	else if (!request_server_new(&server))
-		channels_answer(channels, answer_once, server);
-	_exit(0);
+	if (!request_server_new(&server))
+		channels_answer(channels, handle, server);
+	_exit(n_fetch);
 }
 
 static pid_t replaced_by;
@@ -476,39 +498,76 @@ static void *ask_for_user(void *opener)
 
 static void test_an_opener_that_hangs_is_replaced(void)
 {
-	const uint64_t hung_ns = 20000000;
+	const uint64_t hung_ns = 1000000000;
 	struct opener_options options = { .live = true, .debug_dir = "/nonexistent" };
-	struct channels *channels, *spare = NULL;
+	struct channels *channels, *spare = NULL, *ended = NULL;
+	static struct opener_context context;
+	struct opener_wait wait = { .ns = 0 };
 	struct opener *opener, *same;
 	pthread_t waits;
 	void *known;
 	pid_t hung, next;
+	int status;
 
-	CHECK(!channels_new(2, &channels) && !channels_new(2, &spare), "channels_new");
-	hung = opener_process(channels, true);
-	next = opener_process(spare, false);
+	CHECK(!setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1", 1), "setenv");
+	CHECK(!channels_new(3, &channels) && !channels_new(2, &spare), "channels_new");
+	hung = opener_process(channels, answer_first);
+	next = opener_process(spare, answer_always);
+	CHECK(!channels_new(1, &ended), "channels_new");
 	channels_ask(channels);
 	channels_ask(spare);
+	channels_ask(ended);
 	request_use(channels);
+	request_spare(ended, hung_ns, note_replaced);
 	request_spare(spare, hung_ns, note_replaced);
 	CHECK(!opener_new(&options, &opener), "opener_new");
-	CHECK(!channels_hang(channels, hung_ns), "it does not hang");
+	opener_fetch(opener, NULL);
+	(void)unsetenv("DEBUGINFOD_URLS");
+	CHECK(opener_context(opener, (uint32_t)getpid(), 0, &context, &wait) == -ETIMEDOUT &&
+		      opener_is_late(wait.late),
+	      "a reply that is late");
+	CHECK(!channels_hang(channels, hung_ns), "one request of three alone is not enough");
 	CHECK(!pthread_create(&waits, NULL, ask_for_user, opener), "pthread_create");
 	while (!channels_hang(channels, hung_ns))
 		(void)sched_yield();
-	CHECK(knows_user(opener), "the next one answers");
+	CHECK(knows_user(opener), "the next one that can begin answers");
 	CHECK(replaced_by == next, "its process is told");
 	CHECK(!pthread_join(waits, &known) && !known, "who waited does not wait any more");
-	CHECK(request_is_late(0), "no reply comes from the one that hung");
+	CHECK(!opener_is_late(wait.late), "no reply comes from the one that hung");
 	CHECK(!opener_new(&options, &same), "opener_new");
 	CHECK(knows_user(same), "it knows the openers that there were");
-	opener_free(same);
-	opener_free(opener);
 	request_use(NULL);
 	channels_free(channels);
+	channels_free(ended);
 	channels_free(spare);
 	CHECK(!kill(hung, SIGKILL) && waitpid(hung, NULL, 0) == hung, "waitpid");
-	CHECK(waitpid(next, NULL, 0) == next, "it ends when nobody asks any more");
+	CHECK(waitpid(next, &status, 0) == next && WIFEXITED(status),
+	      "it ends when nobody asks any more");
+	CHECK(WEXITSTATUS(status) == opener_fetches(opener), "it fetches if the one before did");
+	opener_free(same);
+	opener_free(opener);
+}
+
+static void test_a_worker_without_an_opener_ends(void)
+{
+	struct opener_options options = { .live = true };
+	int status = 0;
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct channels *silent, *ended;
+		struct opener *opener;
+
+		if (channels_new(1, &silent) || channels_new(1, &ended))
+			_exit(1);
+		channels_ask(ended);
+		request_use(silent);
+		request_spare(ended, 1000000, note_replaced);
+		(void)opener_new(&options, &opener);
+		_exit(1);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+	      "for another worker to have an opener");
 }
 
 /* ---- notes ------------------------------------------------------------------------------ */
@@ -607,6 +666,7 @@ int main(void)
 	test_a_late_reply_is_nobodys();
 	test_opener_in_its_own_process();
 	test_an_opener_that_hangs_is_replaced();
+	test_a_worker_without_an_opener_ends();
 	test_what_a_worker_died_over_is_refused();
 	test_who_reads_beside_a_fault_is_innocent();
 	(void)unlink(in_dir("elf"));
