@@ -3,11 +3,11 @@
 
 #include "agent/clock.h"
 #include "agent/ending.h"
+#include "agent/thread.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -119,22 +119,17 @@ static void wait_for(struct shared *s, pthread_t thread, uint64_t limit_ns)
 	charge(s->used_ns, &charged);
 }
 
-/* Start the thread, with a small stack and all signals blocked. Return 0 or a negative code. */
+/* Start the thread, with a small stack. Return 0 or a negative code. */
 static int begin(struct shared *s, pthread_t *thread)
 {
 	pthread_attr_t attr;
-	sigset_t all, before;
 	int err;
 
 	(void)pthread_attr_init(&attr);
 	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
 	/* Do not inherit the caller's real-time priority, if it has one. */
 	(void)pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
-	/* Leave signals to the threads that handle them. */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = -pthread_create(thread, &attr, run, s);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	err = thread_begin(thread, &attr, run, s);
 	(void)pthread_attr_destroy(&attr);
 	return err;
 }

@@ -2,10 +2,10 @@
 #include "agent/pipeline/line_threads.h"
 
 #include "agent/role/reading.h"
+#include "agent/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 
 enum {
@@ -179,17 +179,9 @@ static void run_all(struct work *w)
 {
 	pthread_t threads[THREADS_MAX];
 	size_t n = 0;
-	sigset_t all, before;
 
-	/*
-	 * Block all signals in the new threads: signals are handled by the thread that waits for
-	 * them.
-	 */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (n + 1 < w->n_threads && !pthread_create(&threads[n], NULL, run, w))
+	while (n + 1 < w->n_threads && !thread_begin(&threads[n], NULL, run, w))
 		n++;
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)run(w);
 	while (n)
 		(void)pthread_join(threads[--n], NULL);

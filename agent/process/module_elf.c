@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,6 +95,7 @@ static int open_file(bool pin, struct known *k, struct uw_object **out)
 
 struct opening {
 	struct known k; /* a copy, with a descriptor of its own */
+	char *path;	/* for the note of what is being read; owned; NULL: not known */
 	struct uw_object *object;
 	int err;
 };
@@ -104,6 +106,7 @@ static void free_opening(void *ctx)
 
 	uw_object_put(o->object);
 	(void)close(o->k.fd);
+	free(o->path);
 	free(o);
 }
 
@@ -114,15 +117,17 @@ static void free_opening(void *ctx)
 static void open_and_read(void *ctx)
 {
 	struct opening *o = ctx;
+	int number = reading_note(o->k.fd, o->k.reported_elf_off, o->path);
 	size_t size;
 	void *procs;
 
 	o->err = open_file(true, &o->k, &o->object);
-	if (o->err)
-		return;
-	if (!uw_object_procs(o->object, &procs, &size))
-		free(procs);
-	o->err = uw_object_keep(o->object);
+	if (!o->err) {
+		if (!uw_object_procs(o->object, &procs, &size))
+			free(procs);
+		o->err = uw_object_keep(o->object);
+	}
+	reading_noted(number);
 }
 
 /* Return how long the next file may take, in ns, and update what is left of PATIENCE_NS. */
@@ -149,6 +154,7 @@ static int open_strange_file(struct modules *modules, struct known *k, struct uw
 		return -ENOMEM;
 	o->k.reported_elf_off = k->reported_elf_off;
 	o->k.fd = dup(k->fd);
+	o->path = k->module.path ? strdup(k->module.path) : NULL;
 	err = errand_run(&errand, patience(modules, began));
 	spent = now_ns() - began;
 	modules->patience_ns -= spent < modules->patience_ns ? spent : modules->patience_ns;
@@ -165,6 +171,16 @@ static int open_strange_file(struct modules *modules, struct known *k, struct uw
 		o->object = NULL;
 	}
 	free_opening(o);
+	return err;
+}
+
+/* Open a file on this thread. */
+static int open_noted(bool pin, struct known *k, struct uw_object **out)
+{
+	int number = reading_note(k->fd, k->reported_elf_off, k->module.path);
+	int err = open_file(pin, k, out);
+
+	reading_noted(number);
 	return err;
 }
 
@@ -189,17 +205,12 @@ static int open_live_file(struct modules *modules, struct known *k, struct uw_ob
 		return -EFBIG;
 	if (st.st_uid || st.st_mode & (S_IWGRP | S_IWOTH))
 		return open_strange_file(modules, k, out);
-	return open_file(true, k, out);
+	return open_noted(true, k, out);
 }
 
 int modules_open_elf(struct modules *modules, struct known *k, struct uw_object **out)
 {
-	int number, err;
-
 	if (store_refuses(modules->store, k->fd, k->reported_elf_off, k->module.path))
 		return -EOWNERDEAD;
-	number = reading_note(k->fd, k->reported_elf_off, k->module.path);
-	err = modules->pin ? open_live_file(modules, k, out) : open_file(false, k, out);
-	reading_noted(number);
-	return err;
+	return modules->pin ? open_live_file(modules, k, out) : open_noted(false, k, out);
 }

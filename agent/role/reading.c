@@ -1,6 +1,8 @@
 /* agent/role/reading.c: the shared notes about files that are being read. */
 #include "agent/role/reading.h"
 
+#include "agent/thread.h"
+
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,22 +14,38 @@
 
 static struct reading_notes *notes;
 
-/* The signal's action is the default one again, so that it ends the process now. */
-static void on_fault(int number)
+/* These are global because a signal handler belongs to the whole process. */
+static const int faults[] = { THREAD_FAULTS, SIGABRT };
+static struct sigaction before[sizeof(faults) / sizeof(faults[0])];
+static bool installed;
+
+/*
+ * Note the thread, and restore the earlier handler, which gets the signal when the instruction is repeated.
+ * What a system call sent (si_code is not positive) and a breakpoint are not repeated: send them again.
+ */
+static void on_fault(int number, siginfo_t *info, void *context)
 {
+	(void)context;
 	if (notes)
 		atomic_store(&notes->faulted, gettid());
-	(void)raise(number);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		if (faults[i] == number)
+			(void)sigaction(number, &before[i], NULL);
+	if (info->si_code <= 0 || number == SIGTRAP)
+		(void)raise(number);
 }
 
 void reading_use(struct reading_notes *shared)
 {
-	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP };
-	const struct sigaction action = { .sa_handler = on_fault, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
 	notes = shared;
-	for (size_t i = 0; shared && i < sizeof(faults) / sizeof(faults[0]); i++)
-		(void)sigaction(faults[i], &action, NULL);
+	if (!shared || installed)
+		return;
+	installed = true;
+	(void)sigemptyset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		(void)sigaction(faults[i], &action, &before[i]);
 }
 
 /* The worker may have been taken over before it died: its notes are no more than its word. */
@@ -42,8 +60,11 @@ enum reading_blame reading_blame(const struct reading_notes *of, size_t i)
 		n += of->now[k].taken;
 		n_faulted += of->now[k].taken && of->now[k].thread == faulted;
 	}
+	/* The process ended while this thread was writing its note, or a thread faulted that has none. */
+	if (!of->now[i].thread || (faulted && !n_faulted))
+		return READING_SUSPECT;
 	/* The thread is not known if its stack overflowed, or somebody sent a signal. */
-	if (!faulted || !n_faulted)
+	if (!faulted)
 		return n == 1 ? READING_GUILTY : READING_SUSPECT;
 	return of->now[i].thread == faulted ? READING_GUILTY : READING_INNOCENT;
 }
@@ -85,7 +106,7 @@ int reading_note_known(const struct reading_file *file)
 		if (atomic_exchange(&notes->now[i].taken, true))
 			continue;
 		notes->now[i].file = *file;
-		notes->now[i].thread = gettid();
+		atomic_store(&notes->now[i].thread, gettid());
 		return i;
 	}
 	return -1;
@@ -103,8 +124,10 @@ int reading_note(int fd, uint64_t elf_off, const char *path)
 
 void reading_noted(int number)
 {
-	if (notes && number >= 0)
-		atomic_store(&notes->now[number].taken, false);
+	if (!notes || number < 0)
+		return;
+	atomic_store(&notes->now[number].thread, 0);
+	atomic_store(&notes->now[number].taken, false);
 }
 
 void reading_busy(bool busy)

@@ -27,7 +27,7 @@ struct reading_file {
 struct reading_notes {
 	struct {
 		_Atomic bool taken;
-		int thread; /* which reads it */
+		_Atomic int thread; /* which reads it; written last, 0: the note is not complete */
 		struct reading_file file;
 	} now[READING_MAX];
 	/* The thread that a fault ended, and the process with it; 0: it is not known. */
@@ -50,7 +50,8 @@ struct reading_notes {
 
 /*
  * Use this shared memory from now on; borrowed. NULL: note nothing. Faults are noted, too, until others take
- * their signals.
+ * their signals; then the handler that was there before gets the signal. Threads that read files must not block
+ * the signals of faults (agent/thread.h), and a file is noted by the thread that reads it.
  */
 void reading_use(struct reading_notes *shared);
 

@@ -2,6 +2,7 @@
  * tests/unit/test_role.c: tests the messages between offwind's processes, and the opener's process:
  * what it gives out, and that nothing in a request can harm it.
  */
+#include "agent/errand.h"
 #include "agent/opener/request.h"
 #include "agent/role/channel.h"
 #include "agent/role/message.h"
@@ -23,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/asan.h"
 #include "tests/check.h"
 
 static struct message one, two; /* too large for the stack */
@@ -572,6 +574,9 @@ static void test_a_worker_without_an_opener_ends(void)
 
 /* ---- notes ------------------------------------------------------------------------------ */
 
+enum { FAILED = 3 }; /* the exit code of a process that did not die as it should */
+enum { FAULT = -1, NOT_READING = -2 }; /* reasons to die beside signals */
+
 static void *read_for_long(void *file)
 {
 	if (reading_note_known(file) < 0)
@@ -580,27 +585,81 @@ static void *read_for_long(void *file)
 		(void)pause();
 }
 
-/* A process that reads two files at a time, and dies over one of them, or for another reason. */
+/* Read a file whose reading causes a real fault, on the thread of an errand. */
+static void read_and_fault(void *file)
+{
+	volatile char *closed = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (closed == MAP_FAILED || reading_note_known(file) != 1)
+		_exit(FAILED);
+	*closed = 1;
+}
+
+static void nothing_to_free(void *ctx)
+{
+	(void)ctx;
+}
+
+/* Return whether what a process wrote before it died has ASan's report of its fault. */
+static bool is_reported(int from)
+{
+	static char text[1 << 16];
+	size_t n = 0;
+	ssize_t got;
+
+	while (n + 1 < sizeof(text) && (got = read(from, text + n, sizeof(text) - 1 - n)) > 0)
+		n += (size_t)got;
+	text[n] = '\0';
+	return strstr(text, "AddressSanitizer: SEGV");
+}
+
+/*
+ * A process that reads two files at a time, and dies over one of them (FAULT), by a signal that it gets, or
+ * because of a thread that reads none (NOT_READING).
+ */
 static void die_reading(struct reading_notes *notes, int number)
 {
 	static struct reading_file files[2] = { { .ino = 1 }, { .ino = 2 } };
+	const struct errand errand = { .run = read_and_fault,
+				       .drop = nothing_to_free,
+				       .ctx = &files[1] };
 	pthread_t other;
-	int status;
-	pid_t pid = fork();
+	int status, ends[2];
+	bool reported;
+	pid_t pid;
 
 	memset(notes, 0, sizeof(*notes));
+	CHECK(!pipe2(ends, O_CLOEXEC), "pipe2");
+	pid = fork();
 	if (!pid) {
+		(void)dup2(ends[1], STDERR_FILENO);
 		reading_use(notes);
 		if (pthread_create(&other, NULL, read_for_long, &files[0]))
-			_exit(1);
-		while (!notes->now[0].file.ino)
+			_exit(FAILED);
+		while (!atomic_load(&notes->now[0].thread))
 			(void)sched_yield();
-		if (reading_note_known(&files[1]) != 1)
-			_exit(1);
-		(void)raise(number);
-		_exit(1);
+		if (number == FAULT)
+			(void)errand_run(&errand, UINT64_C(60000000000));
+		if (number == NOT_READING)
+			(void)raise(SIGSEGV);
+		if (number > 0 && reading_note_known(&files[1]) == 1)
+			(void)raise(number);
+		_exit(FAILED);
 	}
-	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == number,
+	(void)close(ends[1]);
+	reported = is_reported(ends[0]);
+	(void)close(ends[0]);
+	CHECK(waitpid(pid, &status, 0) == pid, "waitpid");
+	if (number < 0)
+		number = SIGSEGV;
+#ifdef WITH_ASAN
+	if (number == SIGSEGV) {
+		CHECK(reported && !(WIFEXITED(status) && WEXITSTATUS(status) == FAILED),
+		      "ASan reports the fault");
+		return;
+	}
+#endif
+	CHECK(!reported && WIFSIGNALED(status) && WTERMSIG(status) == number,
 	      "it died by that signal");
 }
 
@@ -610,6 +669,16 @@ static void test_who_reads_beside_a_fault_is_innocent(void)
 					   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(notes != MAP_FAILED, "mmap");
+	die_reading(notes, FAULT);
+	CHECK(reading_blame(notes, 0) == READING_INNOCENT &&
+		      reading_blame(notes, 1) == READING_GUILTY,
+	      "the errand's thread that faulted is known");
+	notes->now[0].thread = 0;
+	CHECK(reading_blame(notes, 0) == READING_SUSPECT, "a note that was not complete");
+	die_reading(notes, NOT_READING);
+	CHECK(reading_blame(notes, 0) == READING_SUSPECT &&
+		      reading_blame(notes, 1) == READING_INNOCENT,
+	      "a thread that reads nothing");
 	die_reading(notes, SIGSEGV);
 	CHECK(reading_blame(notes, 0) == READING_INNOCENT &&
 		      reading_blame(notes, 1) == READING_GUILTY,
@@ -641,7 +710,7 @@ static void test_what_a_worker_died_over_is_refused(void)
 	notes.refused[0] = notes.now[number].file;
 	notes.n_refused = 1;
 	reading_noted(number);
-	CHECK(!notes.now[number].taken, "not any more");
+	CHECK(!notes.now[number].taken && !notes.now[number].thread, "not any more");
 	CHECK(reading_is_refused(fd), "refused");
 	CHECK(write(fd, "12", 2) == 2 && !reading_is_refused(fd), "a changed file is another one");
 	CHECK(reading_sample(7) && notes.sample == 7, "a sample is noted");

@@ -2,10 +2,10 @@
 #include "agent/store/tables/keeper.h"
 
 #include "agent/array.h"
+#include "agent/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,6 @@ static void *run(void *ctx)
 int keeper_new(struct store *store, struct keeper **out)
 {
 	struct keeper *keeper = calloc(1, sizeof(*keeper));
-	sigset_t all, old;
 	int err;
 
 	if (!keeper)
@@ -87,16 +86,12 @@ int keeper_new(struct store *store, struct keeper **out)
 	store_read_beside(store);
 	pthread_mutex_init(&keeper->lock, NULL);
 	pthread_cond_init(&keeper->more, NULL);
-	/* Block all signals in this thread; other threads handle them. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&keeper->thread, NULL, run, keeper);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = thread_begin(&keeper->thread, NULL, run, keeper);
 	if (err) {
 		pthread_cond_destroy(&keeper->more);
 		pthread_mutex_destroy(&keeper->lock);
 		free(keeper);
-		return -err;
+		return err;
 	}
 	*out = keeper;
 	return 0;
