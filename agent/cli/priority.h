@@ -12,7 +12,9 @@ void priority_raise(void);
 /*
  * In a process whose nice value was raised, make a session of its own, with a nice value: where the kernel
  * shares CPUs between sessions (sched(7), "The autogroup feature"), nice values count only within each, and
- * any user can make hundreds. On a terminal nothing changes: its keys are for all processes of a session.
+ * any user can make hundreds. Without the right to lower it (CAP_SYS_NICE or RLIMIT_NICE) the session weighs
+ * as much as any other. The kernel limits how often such values change, so this can take half a second.
+ * On a terminal nothing changes: its keys are for all processes of a session.
  */
 void priority_apart(void);
 
