@@ -36,13 +36,21 @@ static inline bool time_heap_before(const void *a, const void *b)
 	return x[0] != y[0] ? x[0] < y[0] : x[1] < y[1];
 }
 
+/* Make room for one more element: the next time_heap_push cannot fail. -ENOMEM. */
+static inline int time_heap_reserve(struct time_heap *heap, size_t size)
+{
+	if (heap->n == heap->room &&
+	    uw_array_reserve(&heap->items, heap->n + 1, &heap->room, size, SIZE_MAX))
+		return -ENOMEM;
+	return 0;
+}
+
 /* Add a copy of an element. -ENOMEM. */
 static inline int time_heap_push(struct time_heap *heap, const void *item, size_t size)
 {
 	size_t i;
 
-	if (heap->n == heap->room &&
-	    uw_array_reserve(&heap->items, heap->n + 1, &heap->room, size, SIZE_MAX))
+	if (time_heap_reserve(heap, size))
 		return -ENOMEM;
 	for (i = heap->n++; i; i = (i - 1) / 2) {
 		const uint8_t *parent = time_heap_at(heap, (i - 1) / 2, size);

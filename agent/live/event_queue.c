@@ -8,13 +8,20 @@
 
 #define SAMPLE_ORDER (1ull << 63)
 
-/* Add an item. Its order becomes unique, by the number of items added before. */
+/*
+ * Add an item. Its order becomes unique, by the number of items added before. An item that has no room is not
+ * counted for its process, either: so make room first.
+ */
 static int push(struct live_queue *queue, struct live_item item)
 {
-	int err = live_short_lived_put(&queue->short_lived, item.pid, item.event);
+	int err = time_heap_reserve(&queue->heap, sizeof(item));
 
+	if (!err)
+		err = live_short_lived_put(&queue->short_lived, item.pid, item.event);
+	if (err)
+		return err;
 	item.order |= queue->n_pushed++;
-	return err ? err : time_heap_push(&queue->heap, &item, sizeof(item));
+	return time_heap_push(&queue->heap, &item, sizeof(item));
 }
 
 /* Return the event's string, which must be copied with it; NULL: it has none. */

@@ -12,7 +12,7 @@ struct live_short_process {
 	uint32_t n_begins, n_ends; /* of these: the process was forked, and ended */
 	uint32_t n_needs;	   /* all samples, threads, and children that are needed */
 	uint64_t begun_ns, ended_ns;
-	uint64_t unneeded_ns; /* nobody needs its events until then; 0: somebody may */
+	uint64_t unneeded_ns; /* its events until then are left out; 0: none is */
 };
 
 /* Return the index of a process, or UW_HASH_NONE. */
@@ -85,28 +85,29 @@ int live_short_lived_put(struct live_short_lived *s, uint32_t pid, const struct 
 	if (!p)
 		return -ENOMEM;
 	p->n++;
+	if (event && is_beginning(event)) {
+		parent = need(s, event->fork.parent_pid);
+		if (!parent) {
+			leave(s, find(s, pid)); /* nothing else is counted yet */
+			return -ENOMEM;
+		}
+		parent->n++;
+		parent->n_needs++;
+		p = &s->processes[find(s, pid)]; /* the array may have moved */
+		p->n_begins++;
+		p->begun_ns = event->time_ns;
+		p->parent = event->fork.parent_pid;
+	}
 	p->n_needs += !event || needs(event);
 	if (event && is_end(event)) {
 		p->n_ends++;
 		p->ended_ns = event->time_ns;
 		s->any_ended = true;
 	}
-	if (!event || !is_beginning(event))
-		return 0;
-	p->n_begins++;
-	p->begun_ns = event->time_ns;
-	p->parent = event->fork.parent_pid;
-	parent = need(s, p->parent);
-	if (!parent) {
-		leave(s, find(s, pid));
-		return -ENOMEM;
-	}
-	parent->n++;
-	parent->n_needs++;
 	return 0;
 }
 
-/* Return whether nobody needs a process, all of which until time_ns is in the queue. */
+/* Return whether a process is left out, all of which until time_ns is in the queue. */
 static bool is_unneeded(const struct live_short_process *p, uint64_t time_ns)
 {
 	return p->n_begins == 1 && p->n_ends == 1 && !p->n_needs && p->ended_ns <= time_ns &&

@@ -3,6 +3,8 @@
 
 #include "tests/check.h"
 
+#include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,6 +195,41 @@ static void test_who_was_reported_or_goes_on_is_needed(void)
 	live_queue_fini(&queue);
 }
 
+/* An item that has no room must not change what is known of its process. */
+static void test_what_has_no_room_is_not_counted(void)
+{
+	const struct event fork = {
+		.type = EVENT_FORK, .pid = 2, .tid = 2, .fork.parent_pid = 1, .time_ns = 5
+	};
+	const struct event exec = { .type = EVENT_EXEC, .pid = 2, .tid = 2, .time_ns = 6 };
+	const struct event exit = { .type = EVENT_EXIT, .pid = 2, .tid = 2, .time_ns = 7 };
+	struct live_queue queue = { 0 };
+	struct live_short_lived *s = &queue.short_lived;
+	struct live_item item;
+	size_t n, room;
+
+	queue.heap.n = queue.heap.room = SIZE_MAX / 2;
+	CHECK(live_queue_event(&queue, &exec) == -ENOMEM, "the queue has no room");
+	CHECK(!s->n, "its process is not counted");
+	queue.heap.n = queue.heap.room = 0;
+	CHECK(!live_queue_event(&queue, &exec), "push");
+	n = s->n;
+	room = s->room;
+	s->n = s->room = SIZE_MAX / 2;
+	CHECK(live_queue_event(&queue, &fork) == -ENOMEM, "the parent has no room");
+	s->n = n;
+	s->room = room;
+	CHECK(!live_queue_event(&queue, &exit), "push");
+	live_queue_settle(&queue, 8);
+	for (int i = 0; i < 2; i++) {
+		live_queue_take(&queue, &item);
+		CHECK(!item.unneeded, "its beginning is not known");
+		free(item.event);
+	}
+	CHECK(!s->n, "nothing is remembered");
+	live_queue_fini(&queue);
+}
+
 int main(void)
 {
 	test_items_leave_in_the_order_of_time();
@@ -201,5 +238,6 @@ int main(void)
 	test_who_came_and_went_without_a_sample_is_not_needed();
 	test_who_has_a_sample_is_needed_and_those_whom_it_comes_from();
 	test_who_was_reported_or_goes_on_is_needed();
+	test_what_has_no_room_is_not_counted();
 	return check_done();
 }
