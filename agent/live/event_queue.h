@@ -31,7 +31,7 @@ struct live_item {
 	 */
 	struct live_waited *wait;
 	uint32_t pid;
-	bool unneeded; /* of an event that was taken: it is of a process that nobody needs to know of */
+	bool unneeded; /* of an event that was taken: its process is left out (agent/live/short_lived.h) */
 };
 
 struct live_queue {	       /* all zero: an empty queue */
@@ -51,7 +51,7 @@ int live_queue_sample(struct live_queue *queue, uint64_t time_ns, uint32_t pid,
 /* Add the sample of a wait, or of the thread that ended it. Takes ownership of it, except on failure. -ENOMEM. */
 int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait);
 
-/* Find the processes that nobody needs to know of (agent/live/short_lived.h). Nothing until time_ns is added any more. */
+/* Find the processes that are left out (agent/live/short_lived.h). Nothing until time_ns is added any more. */
 void live_queue_settle(struct live_queue *queue, uint64_t time_ns);
 
 /* Return the first item without removing it; NULL: the queue is empty. */

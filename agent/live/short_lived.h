@@ -1,6 +1,6 @@
 /*
  * agent/live/short_lived.h: finds processes that began and ended while their events are in the queue, and that have
- * no samples. Nobody needs to know of them: most processes of a build or of a shell script are such.
+ * no samples. Their events are left out: most processes of a build or of a shell script are such.
  */
 #ifndef AGENT_LIVE_SHORT_LIVED_H
 #define AGENT_LIVE_SHORT_LIVED_H
@@ -21,14 +21,14 @@ struct live_short_lived { /* all zero: empty */
 	bool any_ended; /* since live_short_lived_settle */
 };
 
-/* Note that an event or, if event is NULL, a sample of a process was put into the queue. -ENOMEM. */
+/* Note that an event or, if event is NULL, a sample of a process was put into the queue. -ENOMEM: nothing was noted. */
 int live_short_lived_put(struct live_short_lived *s, uint32_t pid, const struct event *event);
 /*
- * Decide which processes nobody needs. All events and samples until time_ns must be in the queue. Those are left whose
+ * Decide which processes are left out. All events and samples until time_ns must be in the queue. Processes stay whose
  * beginning was taken out already, or that have threads, or children that are needed.
  */
 void live_short_lived_settle(struct live_short_lived *s, uint64_t time_ns);
-/* Note that an event, or a sample, was taken out of the queue. Return whether nobody needs the event. */
+/* Note that an event, or a sample, was taken out of the queue. Return whether the event is left out. */
 bool live_short_lived_take(struct live_short_lived *s, uint32_t pid, const struct event *event);
 void live_short_lived_fini(struct live_short_lived *s);
 
