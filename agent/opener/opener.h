@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct event_mapping;
+
 struct opener_options {
 	bool live; /* processes may still exist: look through /proc/PID first */
 	/*
@@ -209,7 +211,6 @@ int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_use
  * Return whether a mapping shows the code of an interpreter, by the name of its file. Its memory leads to the
  * names of interpreted code (agent/runtime).
  */
-struct event_mapping;
 bool opener_is_interpreter(const struct event_mapping *mapping);
 /*
  * Open the memory of a living process for reading, if the process generates code, that is, has executable
