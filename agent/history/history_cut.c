@@ -67,9 +67,6 @@ static int find_node(struct reading *r, struct cutting *c, int64_t id, uint32_t 
 	return err;
 }
 
-/* So many nodes ahead of the one at hand the CPU is told what it will need: each lies somewhere else in memory. */
-enum { AHEAD = 16 };
-
 static void fetch_node(struct reading *r, const struct cutting *c, int64_t id)
 {
 	size_t index;
@@ -96,8 +93,8 @@ static int take_parts(struct reading *r, struct cutting *c)
 	for (size_t i = 0; i < r->n_sums && !err; i++) {
 		struct cut_node *node;
 
-		if (i + AHEAD < r->n_sums)
-			fetch_node(r, c, (int64_t)r->sums[i + AHEAD].node);
+		if (i + HISTORY_NODES_AHEAD < r->n_sums)
+			fetch_node(r, c, (int64_t)r->sums[i + HISTORY_NODES_AHEAD].node);
 		if (!r->sums[i].node)
 			continue;
 		err = find_node(r, c, (int64_t)r->sums[i].node, &c->of[i]);
@@ -180,8 +177,8 @@ static int add_up(struct reading *r, struct cutting *c, size_t **order, size_t *
 		for (size_t i = NODES_IN_PAGE; i-- > 0 && !err;) {
 			const size_t index = (*order)[*n] + i;
 
-			if (i >= AHEAD)
-				fetch_caller(r, c, index - AHEAD);
+			if (i >= HISTORY_NODES_AHEAD)
+				fetch_caller(r, c, index - HISTORY_NODES_AHEAD);
 			if (index < c->n && c->nodes[index].used)
 				err = add_to_caller(r, c, index);
 		}

@@ -64,6 +64,8 @@ int history_node(struct history *h, int64_t id, size_t *index);
 int history_frame(struct history *h, int64_t id, size_t *index);
 int history_function(struct history *h, int64_t id, size_t *index);
 
+/* How many nodes before its look-up to fetch a node: each lies somewhere else in memory. */
+enum { HISTORY_NODES_AHEAD = 16 };
 /* Let the CPU fetch a node that is looked up soon; its page may not be cached. Return whether it is, and its index. */
 bool history_node_fetch(struct history *h, int64_t id, size_t *index);
 

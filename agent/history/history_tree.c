@@ -102,8 +102,6 @@ static int grow_tree(struct reading *r, struct history_tree *t, const struct pag
 	return err;
 }
 
-enum { AHEAD = 16 };
-
 /* Let each node have its sums, in their order. */
 static int take_sums(struct reading *r, struct history_tree *t)
 {
@@ -119,8 +117,9 @@ static int take_sums(struct reading *r, struct history_tree *t)
 		size_t index;
 
 		/* Each node lies somewhere else in memory: let the CPU fetch some at the same time. */
-		if (i >= AHEAD &&
-		    history_node_fetch(r->h, (int64_t)r->sums[i - AHEAD].node, &index) &&
+		if (i >= HISTORY_NODES_AHEAD &&
+		    history_node_fetch(r->h, (int64_t)r->sums[i - HISTORY_NODES_AHEAD].node,
+				       &index) &&
 		    index < r->n_uses)
 			__builtin_prefetch(&r->uses[index]);
 		if (r->sums[i].node) {
