@@ -140,6 +140,7 @@ static enum send_outcome ask_last(struct clickhouse *c, const char *host, uint64
 	(void)fputs(" FORMAT TabSeparated", out);
 	if (!fclose(out))
 		outcome = request(c, "", sql, NULL, 0, &reply, report);
+	free(sql);
 	if (outcome != SEND_DONE)
 		return outcome;
 	c->until_ns = strtoull(reply.body, &end, 10);
