@@ -79,16 +79,6 @@ static void forget(struct known *k)
 	ids_fini(&k->old);
 }
 
-/* On another day all is sent again, so that what was not sent for long can be deleted (schema/fleet_1.sql). */
-static void forget_daily(struct known *k, uint32_t time_s)
-{
-	uint32_t day = time_s / (24 * 3600);
-
-	if (day != k->day)
-		forget(k);
-	k->day = day;
-}
-
 /* ---- hashes that all hosts agree on -------------------------------------------------------- */
 
 static void hash_text(struct sha256_ctx *h, const char *text)
@@ -115,6 +105,24 @@ static uint64_t hash_end(struct sha256_ctx *h)
 	for (size_t i = sizeof(digest); i--;)
 		id = id << 8 | digest[i];
 	return id ? id : 1;
+}
+
+/*
+ * On another day all is sent again, so that what was not sent for long can be deleted (schema/fleet_1.sql). Days of
+ * different hosts begin at different times.
+ */
+static void forget_daily(struct known *k, const char *host, uint32_t time_s)
+{
+	const uint32_t day_s = 24 * 3600;
+	struct sha256_ctx h;
+	uint32_t day;
+
+	sha256_init(&h);
+	hash_text(&h, host);
+	day = (uint32_t)((time_s + hash_end(&h) % day_s) / day_s);
+	if (day != k->day)
+		forget(k);
+	k->day = day;
 }
 
 uint32_t batch_type_id(const char *type, const char *unit)
@@ -619,7 +627,7 @@ int batch_add(struct batch *b, const struct batch_window *w)
 		b->host[n] = '\0';
 		b->time_s = slot_of(b, w->start_ns);
 		b->window = b->time_s > b->newest_s ? 0 : w->id;
-		forget_daily(&b->known[BATCH_STACKS], b->time_s);
+		forget_daily(&b->known[BATCH_STACKS], b->host, b->time_s);
 	}
 	if (w->end_ns > b->until_ns)
 		b->until_ns = w->end_ns;
