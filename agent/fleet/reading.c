@@ -82,8 +82,9 @@ struct reading {
 	struct span *stack_spans; /* by index in stacks: in frame_ids; n 0: none */
 	uint32_t *frame_ids;	  /* indices in frames */
 	size_t n_frame_ids, room_frame_ids;
-	struct frame *frame_rows; /* by index in frames */
-	struct span *label_spans; /* by index in labels: in label_ids */
+	struct frame *frame_rows;	  /* by index in frames */
+	struct uw_hash_index by_build_id; /* of the profile's modules */
+	struct span *label_spans;	  /* by index in labels: in label_ids */
 	uint32_t *label_ids;
 	size_t n_label_ids, room_label_ids;
 	uint32_t unknown, rest; /* locations that stand for others; UW_HASH_NONE: not made */
@@ -102,6 +103,7 @@ static void reading_fini(struct reading *g)
 	free(g->stack_spans);
 	free(g->frame_ids);
 	free(g->frame_rows);
+	uw_hash_fini(&g->by_build_id);
 	free(g->label_spans);
 	free(g->label_ids);
 	free(g->ids);
@@ -300,25 +302,51 @@ static int take_name_row(struct reading *g, struct uw_bytes *b, struct name_row 
 	return b->err;
 }
 
-static uint32_t module_of(struct stacks *s, const struct name_row *row)
+/* Equal texts of a profile are the same pointer. */
+static uint64_t hash_build_id(const char *build_id)
+{
+	return hash_u64(0, (uintptr_t)build_id);
+}
+
+/* Note the modules that the profile has already, of what it is compared with. */
+static int note_modules(struct reading *g)
+{
+	int err = 0;
+
+	for (size_t i = 1; !err && i < g->s->n_modules; i++)
+		if (*g->s->modules[i].build_id)
+			err = uw_hash_add(&g->by_build_id, hash_build_id(g->s->modules[i].build_id),
+					  (uint32_t)i);
+	return err;
+}
+
+/* Return the module of a frame; UW_HASH_NONE: no memory. */
+static uint32_t module_of(struct reading *g, const struct name_row *row)
 {
 	const struct stacks_module m = { .path = row->module, .build_id = row->build_id };
+	uint32_t i;
 
+	if (!*row->build_id)
+		return *row->module ? stacks_module(g->s, &m) : 0;
 	/*
 	 * Hosts have a file at different paths, and a frame has one of them, whichever came last. Functions of one file
-	 * are not told apart by that. Equal texts are the same pointer.
+	 * are not told apart by that.
 	 */
-	for (size_t i = 1; *row->build_id && i < s->n_modules; i++)
-		if (s->modules[i].build_id == row->build_id)
-			return (uint32_t)i;
-	return *row->module || *row->build_id ? stacks_module(s, &m) : 0;
+	i = UW_HASH_FIND(k, &g->by_build_id, hash_build_id(row->build_id),
+			 g->s->modules[k].build_id == row->build_id);
+	if (i != UW_HASH_NONE)
+		return i;
+	i = stacks_module(g->s, &m);
+	return i == UW_HASH_NONE || uw_hash_add(&g->by_build_id, hash_build_id(row->build_id), i)
+		       ? UW_HASH_NONE
+		       : i;
 }
 
 /* Make the location of a frame. */
 static int add_location(struct reading *g, const struct name_row *row, struct frame *out)
 {
 	struct stacks_line lines[INLINED_MAX];
-	struct stacks_location l = { .module = module_of(g->s, row),
+	struct stacks_location l = { .module = module_of(g, row),
 				     .address = row->vaddr,
 				     .n_lines = row->n ? row->n : 1 };
 
@@ -555,6 +583,8 @@ int reading_do(struct fleet *f, const struct query_sums *asked, const struct fle
 			     .rest = UW_HASH_NONE };
 	int err = take_types(&g);
 
+	if (!err)
+		err = note_modules(&g);
 	if (!err && any)
 		err = read_sums(&g);
 	if (!err && any && asked->stacks)
