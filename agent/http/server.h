@@ -26,7 +26,7 @@ struct server_shared {
 	 */
 	_Atomic uint64_t flush_ns;
 	_Atomic uint64_t
-		written_ns;   /* until when all samples are in the history, CLOCK_MONOTONIC */
+		written_ns;   /* when the last window that was added ended, CLOCK_MONOTONIC */
 	_Atomic bool serving; /* connections are accepted */
 	struct recordings recordings;
 };
