@@ -90,7 +90,7 @@ static int open_file(bool pin, struct known *k, struct uw_object **out)
  * LEAST_NS. An object with 100 MB of code is ready for lookups within 30 ms.
  */
 #define OBJECT_NS   UINT64_C(200000000)
-#define PATIENCE_NS UINT64_C(1500000000)
+#define PATIENCE_NS UINT64_C(700000000)
 #define LEAST_NS    UINT64_C(5000000)
 
 struct opening {
