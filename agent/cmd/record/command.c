@@ -59,6 +59,9 @@ int command_start(struct command *c)
 	return err;
 }
 
+/* How long to wait for the exit code: so many times so long. */
+enum { AWAIT_N = 1000, AWAIT_NS = 1000000 };
+
 /* The requests to the supervisor, and their results in one number: an error and an exit code. */
 enum { RELEASE, ENDED, ENDED_LATE };
 
@@ -133,6 +136,14 @@ bool command_ended(struct command *c, bool keep_code)
 	else if (WEXITSTATUS(status))
 		log_info("%s: exit status %d", c->argv[0], WEXITSTATUS(status));
 	return true;
+}
+
+void command_await(struct command *c)
+{
+	const struct timespec pause = { .tv_nsec = AWAIT_NS };
+
+	for (int i = 0; c->pid && !command_ended(c, true) && i < AWAIT_N; i++)
+		(void)nanosleep(&pause, NULL);
 }
 
 int command_ask(void *ctx, uint64_t what, uint64_t *number)

@@ -33,6 +33,11 @@ int command_release(struct command *c);
  * keep the exit code. Does not wait.
  */
 bool command_ended(struct command *c, bool keep_code);
+/*
+ * Wait for the command to end, for a second at most, and keep its exit code: the recording has ended because all that
+ * was selected has.
+ */
+void command_await(struct command *c);
 
 /*
  * Ask a command that outlived its recording to end (SIGTERM), and wait for it for half a second.

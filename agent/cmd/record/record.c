@@ -253,8 +253,11 @@ static int loop(struct recorder *r)
 		uint64_t now;
 		int err = 0, rc = source_next(r->source, &event, 200);
 
-		if (rc == 0)
+		if (rc == 0) {
+			if (!r->stopped)
+				command_await(&r->command);
 			return r->raw_err;
+		}
 		if (rc == 1)
 			err = on_event(r, &event);
 		else if (rc != -EAGAIN && rc != -EINTR) {
