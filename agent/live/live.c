@@ -31,8 +31,7 @@
 
 /* While a long backlog is delivered, drain the rings so often that none of them overflows. */
 #define DRAIN_EVERY_NS (20 * MS)
-#define DRAIN_LEAST_NS (2 * MS)		    /* shortest time between two drains */
-#define BEGINNING_NS   UINT64_C(1000000000) /* of a recording */
+#define DRAIN_LEAST_NS (2 * MS) /* shortest time between two drains */
 /* After a loss, all processes are reported again so often, for so long at once. */
 #define REPORT_AGAIN_NS (2000 * MS)
 #define REPORT_NS	(200 * MS)
@@ -133,10 +132,8 @@ static void watch_wanted(struct live *live, uint64_t now)
 static uint64_t tick_of(const struct live *live)
 {
 	bool crowded = live->taken && live_ring_used(&live->ring) > live->ring.size / 2;
-	bool begins = live->drained_ns < live->began_ns + BEGINNING_NS;
-	uint64_t tick_ns = crowded ? DRAIN_LEAST_NS : begins ? LIVE_TICK_SOON_NS : LIVE_TICK_NS;
 
-	return live->tick_ns < tick_ns ? live->tick_ns : tick_ns;
+	return crowded && live->tick_ns > DRAIN_LEAST_NS ? DRAIN_LEAST_NS : live->tick_ns;
 }
 
 /*

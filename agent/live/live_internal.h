@@ -23,11 +23,6 @@
 #include "agent/opener/opener.h"
 
 #define LIVE_TICK_NS UINT64_C(200000000) /* between two readings of the rings, at most */
-/*
- * The same with allocations, as a new allocator must be noticed soon; with plans (set_plan); and in the first second, in
- * which the interpreters get their plans that run already, or that a short command is.
- */
-#define LIVE_TICK_SOON_NS UINT64_C(20000000)
 
 #define LIVE_WATCHED UINT64_MAX /* source_live_watch's mark in the epoll set; others have 0 */
 
@@ -65,7 +60,7 @@ struct live {
 	struct event *held;	       /* the event */
 	struct live_waited *held_wait; /* the sample of a thread that waited */
 
-	uint64_t began_ns, drained_ns, horizon_ns, last_ns;
+	uint64_t drained_ns, horizon_ns, last_ns;
 	/*
 	 * Events are given out until horizon_ns. While the rings are read more often than every LIVE_TICK_NS, that is
 	 * moved on only so often, or when the first event after it that cannot wait is due: times of that event
