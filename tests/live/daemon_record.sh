@@ -22,9 +22,8 @@ recorded() { [ "$(metric "offwind_recordings_total\\{result=\"$1\"\\}")" -ge "$2
 cp "$dir/prog" "$dir/beside"
 "$dir/beside" & beside=$!
 began=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT max(end_ns) FROM windows")
-[ "$(record "seconds=2&freq=499&pid=$prog")" = 200 ] && "$offwind" report --check "$dir/reply" >/dev/null || fail "a recording: $(head -c 300 "$dir/reply")"
 # It has the rate and the processes that were asked for, and how the sum of its samples comes about.
-python3 - "$dir/reply" <<-'PY' || fail "what a recording has"
+has_all() { python3 - "$dir/reply" <<-'PY'
 	import re, subprocess, sys
 	text = subprocess.run(['go', 'tool', 'pprof', '-raw', sys.argv[1]], capture_output=True, text=True).stdout
 	samples = re.findall(r'^ +(\d+) +(\d+): ', text, re.M)
@@ -32,9 +31,19 @@ python3 - "$dir/reply" <<-'PY' || fail "what a recording has"
 	duration = float(re.search(r'^Duration: ([\d.]+)', text, re.M)[1])
 	comms = set(re.findall(r'comm:\[(.*?)\]', text))
 	print(n, ns, duration, comms)
-	assert comms == {'prog'} and n > 20 and abs(ns / n - 1e9 / 499) < 1e5 and 1.5 < duration < 3, text[:500]
+	assert comms == {'prog'} and n > 20 and abs(ns / n - 1e9 / 499) < 1e5 and duration < 3, text[:500]
 	assert re.search(r'captured (\d+) = unwound', text), text[:800]
+	sys.exit(0 if duration > 1.9 else 3)
 PY
+}
+# On a busy machine the program may get no CPU at the beginning, or at the end: record again then.
+for _ in 1 2 3 4 5; do
+	[ "$(record "seconds=2&freq=499&pid=$prog")" = 200 ] && "$offwind" report --check "$dir/reply" >/dev/null || fail "a recording: $(head -c 300 "$dir/reply")"
+	has_all
+	has=$?
+	[ $has = 3 ] || break
+done
+[ $has = 0 ] || fail "what a recording has"
 # The history goes on as before meanwhile: at the daemon's rate, with other programs.
 last=$(newest)
 went_on() { [ "$(newest)" -ge $((last + 2)) ]; }
