@@ -51,7 +51,6 @@ static void ids_fini(struct ids *s)
 /* What the server has: new ids in one set until it is full; then it becomes the old one. */
 struct known {
 	struct ids new, old;
-	uint32_t day; /* of the batch before, since 1970 */
 };
 
 static bool is_known(const struct known *k, uint64_t id)
@@ -105,24 +104,6 @@ static uint64_t hash_end(struct sha256_ctx *h)
 	for (size_t i = sizeof(digest); i--;)
 		id = id << 8 | digest[i];
 	return id ? id : 1;
-}
-
-/*
- * On another day all is sent again, so that what was not sent for long can be deleted (schema/fleet_1.sql). Days of
- * different hosts begin at different times.
- */
-static void forget_daily(struct known *k, const char *host, uint32_t time_s)
-{
-	const uint32_t day_s = 24 * 3600;
-	struct sha256_ctx h;
-	uint32_t day;
-
-	sha256_init(&h);
-	hash_text(&h, host);
-	day = (uint32_t)((time_s + hash_end(&h) % day_s) / day_s);
-	if (day != k->day)
-		forget(k);
-	k->day = day;
 }
 
 uint32_t batch_type_id(const char *type, const char *unit)
@@ -184,6 +165,7 @@ struct batch {
 	uint64_t window;
 	uint32_t time_s;	    /* when the slot begins */
 	uint32_t newest_s;	    /* the newest slot of those that the server has */
+	uint32_t day;		    /* the host's, since 1970: see forget_daily */
 	uint64_t until_ns, last_id; /* of the last window */
 	struct row *rows;
 	size_t n_rows, room_rows;
@@ -291,6 +273,24 @@ static uint32_t slot_of(const struct batch *b, uint64_t start_ns)
 	uint64_t s = start_ns / SECOND_NS;
 
 	return (uint32_t)(s - s % b->slot_s);
+}
+
+/*
+ * On another day all stacks are sent again, so that those that were not sent for long can be deleted
+ * (schema/fleet_1.sql). Days of different hosts begin at different times.
+ */
+static void forget_daily(struct batch *b)
+{
+	const uint32_t day_s = 24 * 3600;
+	struct sha256_ctx h;
+	uint32_t day;
+
+	sha256_init(&h);
+	hash_text(&h, b->host);
+	day = (uint32_t)((b->time_s + hash_end(&h) % day_s) / day_s);
+	if (day != b->day)
+		forget(&b->known[BATCH_STACKS]);
+	b->day = day;
 }
 
 bool batch_takes(const struct batch *b, const struct batch_window *w)
@@ -627,7 +627,7 @@ int batch_add(struct batch *b, const struct batch_window *w)
 		b->host[n] = '\0';
 		b->time_s = slot_of(b, w->start_ns);
 		b->window = b->time_s > b->newest_s ? 0 : w->id;
-		forget_daily(&b->known[BATCH_STACKS], b->host, b->time_s);
+		forget_daily(b);
 	}
 	if (w->end_ns > b->until_ns)
 		b->until_ns = w->end_ns;

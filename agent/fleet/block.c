@@ -51,10 +51,8 @@ static void put_part(struct block_bytes *b, const char *text, int *err)
 
 static void put_text(struct block_bytes *b, const char *text, int *err)
 {
-	size_t size = strlen(text);
-
-	put_leb128(b, size, err);
-	put(b, text, size, err);
+	put_leb128(b, strlen(text), err);
+	put_part(b, text, err);
 }
 
 void block_init(struct block *block, const char *table, const char *const *columns)

@@ -25,8 +25,8 @@ struct server_shared {
 	 * that a request sees them.
 	 */
 	_Atomic uint64_t flush_ns;
-	_Atomic uint64_t
-		written_ns;   /* when the last window that was added ended, CLOCK_MONOTONIC */
+	/* When the last window that was added ended, CLOCK_MONOTONIC. */
+	_Atomic uint64_t written_ns;
 	_Atomic bool serving; /* connections are accepted */
 	struct recordings recordings;
 };

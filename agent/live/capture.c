@@ -220,12 +220,11 @@ static void give_ring(struct serving *s, struct message *reply)
 }
 
 /* Do not sample this program's processes. */
-static int leave_own(struct serving *s, uint64_t worker, uint64_t opener)
+static void leave_own(struct serving *s, uint64_t worker, uint64_t opener)
 {
 	const pid_t own[] = { getpid(), getppid(), (pid_t)worker, (pid_t)opener };
 
 	source_live_own(s->source, own, sizeof(own) / sizeof(own[0]));
-	return 0;
 }
 
 static int open_source(struct serving *s, uint64_t worker, uint64_t opener, struct message *reply)
@@ -238,7 +237,7 @@ static int open_source(struct serving *s, uint64_t worker, uint64_t opener, stru
 	if (err)
 		return err;
 	source_live_lend_to(s->source, taken, s);
-	(void)leave_own(s, worker, opener);
+	leave_own(s, worker, opener);
 	info = &s->source->info;
 	message_number(reply, (uint64_t)source_live_n_cpus(s->source));
 	message_bytes(reply, info, sizeof(*info));
@@ -367,7 +366,8 @@ static int serve(struct serving *s, uint64_t what, uint64_t a, uint64_t b, struc
 	case CAPTURE_PLAN:
 		return set_plan(s, (uint32_t)a, b != 0, request);
 	case CAPTURE_OWN:
-		return leave_own(s, a, b);
+		leave_own(s, a, b);
+		return 0;
 	default:
 		return -EINVAL;
 	}

@@ -389,11 +389,12 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	if (err)
 		return err;
 	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
-	if (head->slices_len && !(head->flags & CAPTURE_OFF_CPU))
-		note_urgent(live, head->time_ns);
-	if (!(head->flags & CAPTURE_OFF_CPU))
+	if (!(head->flags & CAPTURE_OFF_CPU)) {
+		if (head->slices_len)
+			note_urgent(live, head->time_ns);
 		return live_queue_sample(&live->queue, head->time_ns, head->pid, bytes,
 					 live->slots.next - 1);
+	}
 	err = begin_wait(live, head, size);
 	live_slots_done(&live->slots, live->slots.next - 1);
 	return err;
@@ -483,7 +484,7 @@ static void take_back(struct live *live, uint64_t now)
 
 /*
  * Let what is older than the slack be given out, unless that can wait: each time that wakes the process which takes it,
- * and the longer events wait, the more processes have ended meanwhile of which nobody needs to know.
+ * and the longer events wait, the more processes have ended meanwhile that are left out (short_lived.h).
  */
 static void move_horizon(struct live *live, uint64_t now)
 {

@@ -18,8 +18,8 @@ struct record_counts {
 struct record_history {
 	const char *path;		 /* of the database; borrowed */
 	struct record_counts *committed; /* in all windows; shared by a recording's processes */
-	_Atomic uint64_t *
-		written_ns; /* when the last window that was added ended, CLOCK_MONOTONIC; or NULL */
+	/* When the last window that was added ended, CLOCK_MONOTONIC; or NULL */
+	_Atomic uint64_t *written_ns;
 	struct profile_fired seen; /* until the last window ended */
 	/* Of the writer's thread: */
 	bool again;		      /* the first window of a worker that follows one that died */
