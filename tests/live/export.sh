@@ -23,7 +23,7 @@ receive() { # NAME KIND [KEY CERTIFICATE]
 	node tests/receivers/receiver.mjs "$BUILD/npm/tests/node_modules" "$@" >"$dir/$name.port" 2>"$dir/$name.log" &
 	port[$name]=$!
 }
-has_ports() { [ "$(grep -c '^[A-Z]* [0-9]*$' "$dir/$1.port")" = 2 ]; } # NAME
+has_ports() { [ "$(grep -c '^[A-Z]* [0-9]*$' "$dir/$1.port" 2>/dev/null)" = 2 ]; } # NAME
 # Wait until receivers that were begun listen.
 listen() { # NAME…
 	local name
@@ -244,8 +244,8 @@ others() {
 	control trusted_grpc stats | grep -q '"authorization":"Bearer secret"' || fail "no token by gRPC: $(control trusted_grpc stats)"
 	end
 
-	# Pyroscope does not get what is older than an hour.
-	sqlite3 -cmd '.timeout 10000' "$history" "UPDATE windows SET start_ns = start_ns - 4000000000000, end_ns = end_ns - 4000000000000 WHERE id = (SELECT max(id) FROM windows)" || fail "the history cannot be changed"
+	# Pyroscope does not get what is older than an hour. The last window can be so short that it has no samples.
+	sqlite3 -cmd '.timeout 10000' "$history" "UPDATE windows SET start_ns = start_ns - 4000000000000, end_ns = end_ns - 4000000000000 WHERE id = (SELECT max(id) FROM windows WHERE n_samples > 0)" || fail "the history cannot be changed"
 	control old behave=ok
 	begin
 	until_or_dead $daemon drops pyroscope old || fail "an old window is sent"
