@@ -387,9 +387,12 @@ static bool is_replaced(size_t which)
  */
 static int limit_of(const struct request *request, bool *is_ours)
 {
-	*is_ours = gettid() == getpid() && used.now + 1 < used.n &&
-		   request->what != REQUEST_FETCHED_DEBUG && !used.has_symfs;
-	return *is_ours ? (int)(used.hung_ns / 1000000) : -1;
+	bool slow = request->what == REQUEST_FETCHED_DEBUG;
+
+	*is_ours = gettid() == getpid() && used.now + 1 < used.n && !slow && !used.has_symfs;
+	if (*is_ours)
+		return (int)(used.hung_ns / 1000000);
+	return slow ? CHANNEL_SLOW : CHANNEL_NO_LIMIT;
 }
 
 /* A late reply's number says which process it is of. */

@@ -14,6 +14,7 @@
 struct channel {
 	int ask, answer; /* the two ends; -1: closed */
 	bool taken;	 /* a request is under way, or late, or the channel is broken */
+	bool slow;	 /* the request under way may take long */
 	uint64_t since;	 /* when the request under way, or late, began; 0: there is none */
 	uint32_t n_asked;
 };
@@ -188,8 +189,8 @@ static int find_free(struct channels *c, struct channel **out)
 	return -EBUSY;
 }
 
-/* Take a free channel; wait for one until then, 0: without limit. */
-static int take(struct channels *c, uint64_t until_ns, struct channel **out)
+/* Take a free channel for a request that may be slow; wait for one until then, 0: without limit. */
+static int take(struct channels *c, uint64_t until_ns, bool slow, struct channel **out)
 {
 	bool in_time = true;
 	int err;
@@ -199,6 +200,7 @@ static int take(struct channels *c, uint64_t until_ns, struct channel **out)
 		in_time = wait_free(c, until_ns);
 	if (!err) {
 		(*out)->taken = true;
+		(*out)->slow = slow;
 		(*out)->since = now_ns();
 	}
 	(void)pthread_mutex_unlock(&c->lock);
@@ -264,13 +266,18 @@ bool channels_is_late(struct channels *c, size_t late)
 bool channels_hang(struct channels *c, uint64_t for_ns)
 {
 	uint64_t now = now_ns();
-	size_t n = 0;
+	size_t n = 0, n_slow = 0;
 
 	(void)pthread_mutex_lock(&c->lock);
-	for (size_t i = 0; i < c->n; i++)
-		n += c->channel[i].since && c->channel[i].since + for_ns < now;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct channel *channel = &c->channel[i];
+		bool slow = channel->since && channel->slow;
+
+		n_slow += slow;
+		n += !slow && channel->since && channel->since + for_ns < now;
+	}
 	(void)pthread_mutex_unlock(&c->lock);
-	return 2 * n >= c->n;
+	return n && 2 * n >= c->n - n_slow;
 }
 
 void channels_abandon(struct channels *c)
@@ -285,7 +292,7 @@ void channels_abandon(struct channels *c)
 
 int channels_call(struct channels *c, struct message *request, struct message *reply)
 {
-	return channels_call_within(c, request, reply, -1, NULL);
+	return channels_call_within(c, request, reply, CHANNEL_NO_LIMIT, NULL);
 }
 
 int channels_call_within(struct channels *c, struct message *request, struct message *reply,
@@ -297,7 +304,7 @@ int channels_call_within(struct channels *c, struct message *request, struct mes
 	int err = request->err;
 
 	if (!err)
-		err = take(c, until_ns, &channel);
+		err = take(c, until_ns, timeout_ms == CHANNEL_SLOW, &channel);
 	if (err)
 		return err;
 	/* The channel is this thread's, so its number is, too. */

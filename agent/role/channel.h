@@ -46,8 +46,9 @@ int channels_answer_next(struct channels *channels, int timeout_ms, channel_hand
  * does not get replies to that one. -EPIPE: the other process is gone.
  */
 int channels_call(struct channels *channels, struct message *request, struct message *reply);
+enum { CHANNEL_NO_LIMIT = -1, CHANNEL_SLOW = -2 /* nor does channels_hang count the request */ };
 /*
- * The same, but wait timeout_ms at most, -1: without limit. -EBUSY: no channel was free. -ETIMEDOUT: there was
+ * The same, but wait timeout_ms at most, or as above. -EBUSY: no channel was free. -ETIMEDOUT: there was
  * no reply, and *late is the number of its channel, which nobody can use until channels_is_late has returned
  * false for it.
  */
@@ -56,7 +57,7 @@ int channels_call_within(struct channels *channels, struct message *request, str
 /* Return whether a reply is still to come; none is after channels_abandon. If not, the channel can be used again. */
 bool channels_is_late(struct channels *channels, size_t late);
 
-/* Return whether half of the channels have had no reply for so long. */
+/* Return whether half of the channels that slow requests leave have had no reply for so long. */
 bool channels_hang(struct channels *channels, uint64_t for_ns);
 /* Let all calls fail, those that wait and later ones: -EPIPE. */
 void channels_abandon(struct channels *channels);
