@@ -136,6 +136,8 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
  * or a byte. This function asks only the kernel, so it never blocks.
  */
 bool opener_device_is_served(uint32_t pid, uint32_t major, uint32_t minor);
+/* The same, but whoever's program it is: for a process that nobody replaces when it waits for ever. */
+bool opener_device_is_fuse(uint32_t pid, uint32_t major, uint32_t minor);
 
 /*
  * Open the very file that a process has mapped, or had mapped (found by its inode and generation),

@@ -27,7 +27,7 @@
 #define LINES_MAX   4096u		 /* lines read of a list, which can have 100,000 */
 #define BELIEVED_NS UINT64_C(1000000000) /* answers expire: numbers are reused */
 
-enum served { NOT_FOUND, LOCAL, SERVED };
+enum served { NOT_FOUND, LOCAL, SERVED_BY_US, SERVED };
 
 static struct answer { /* a cached answer from a process's list of mounts; pid 0: from our own */
 	uint32_t major, minor, pid;
@@ -36,17 +36,17 @@ static struct answer { /* a cached answer from a process's list of mounts; pid 0
 } answers[64];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/*
- * Return whether a line of mountinfo describes a FUSE mount of a user other than root and this one.
- */
-static bool is_strange(const char *line)
+/* Return who serves the mount that a line of mountinfo describes: LOCAL, root or this user, or another one. */
+static enum served server_of(const char *line)
 {
 	const char *type = strstr(line, " - "), *user;
 
 	if (!type || strncmp(type + 3, "fuse", 4) != 0 || (type[7] != ' ' && type[7] != '.'))
-		return false;
+		return LOCAL;
 	user = strstr(type, "user_id=");
-	return !user || (strtoul(user + 8, NULL, 10) && strtoul(user + 8, NULL, 10) != geteuid());
+	return !user || (strtoul(user + 8, NULL, 10) && strtoul(user + 8, NULL, 10) != geteuid())
+		       ? SERVED
+		       : SERVED_BY_US;
 }
 
 /*
@@ -75,7 +75,7 @@ static int find(const char *list, unsigned int lines_max, const struct answer *w
 			    3 &&
 		    ((want->mount && id == want->mount) ||
 		     (major == want->major && minor == want->minor)))
-			found = is_strange(line) ? SERVED : LOCAL;
+			found = server_of(line);
 	}
 	free(line);
 	(void)fclose(mounts);
@@ -128,8 +128,8 @@ static int look_up(struct answer want)
 	return found;
 }
 
-/* Return whether the mount's file system is served by another user's program. */
-static bool is_served(struct answer want)
+/* Return whether the mount's file system is served by a program: another user's, or anyone's. */
+static bool is_served(struct answer want, bool by_anyone)
 {
 	uint32_t pid = want.pid;
 	int found;
@@ -140,22 +140,31 @@ static bool is_served(struct answer want)
 	/* Most mounts are in our own list, which is the same for all processes. */
 	want.pid = 0;
 	found = look_up(want);
-	if (found != NOT_FOUND || !pid)
-		return found == SERVED;
-	want.pid = pid;
-	found = look_up(want);
-	/*
-	 * A mount that its process uses but does not list was detached from the tree, or hidden
-	 * behind too many other mounts: assume the worst.
-	 */
-	return found == SERVED || found == NOT_FOUND;
+	if (found == NOT_FOUND && pid) {
+		want.pid = pid;
+		found = look_up(want);
+		/*
+		 * A mount that its process uses but does not list was detached from the tree, or
+		 * hidden behind too many other mounts: assume the worst.
+		 */
+		if (found == NOT_FOUND)
+			found = SERVED;
+	}
+	return found == SERVED || (by_anyone && found == SERVED_BY_US);
 }
 
 bool opener_device_is_served(uint32_t pid, uint32_t major, uint32_t minor)
 {
 	struct answer want = { .pid = pid, .major = major, .minor = minor };
 
-	return is_served(want);
+	return is_served(want, false);
+}
+
+bool opener_device_is_fuse(uint32_t pid, uint32_t major, uint32_t minor)
+{
+	struct answer want = { .pid = pid, .major = major, .minor = minor };
+
+	return is_served(want, true);
 }
 
 bool places_is_served(uint32_t pid, int fd)
@@ -169,5 +178,5 @@ bool places_is_served(uint32_t pid, int fd)
 	want.major = stx.stx_dev_major;
 	want.minor = stx.stx_dev_minor;
 	want.mount = stx.stx_mask & STATX_MNT_ID ? stx.stx_mnt_id : 0;
-	return is_served(want);
+	return is_served(want, false);
 }

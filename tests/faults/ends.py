@@ -105,25 +105,39 @@ def attempt(name, seconds, options, signals, at_end, code):
     return errors.read(), report.returncode == 0 and 'honest' in report.stdout
 
 
-def serve():
-    """Mount a file system that does not answer, in a mount namespace of its own; None: there is no FUSE here."""
+def serve(name, *options):
+    """Mount a file system by silent_mount.py, in a mount namespace of its own; None: there is no FUSE here."""
     if not os.path.exists('/dev/fuse'):
         print('no /dev/fuse: a file system that does not answer is not tried')
         return None
-    os.mkdir(work + '/silent')
+    os.mkdir(os.path.join(work, name))
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'silent_mount.py')
-    server = subprocess.Popen(['unshare', '-m', '--propagation', 'private', sys.executable, script, work + '/silent'],
+    place = [os.path.join(work, name)]
+    server = subprocess.Popen(['unshare', '-m', '--propagation', 'private', sys.executable, script, *options[:1], *place, *options[1:]],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     check(server.stdout.readline() == b'ready\n', 'the file system was not mounted')
     return server
+
+
+def check_who_asks():
+    """The capture process asks no file system that a program serves, not even root's: nobody replaces it if that hangs."""
+    served = serve('served', '--answer', '0')
+    if served:
+        record('served')
+        served.stdin.close()
+        lines = (line.rsplit(None, 1) for line in served.stdout.read().decode().splitlines())
+        askers = {name for program, name in lines if program == os.path.realpath(offwind)}
+        served.wait()
+        check('offwind-capture' not in askers and 'offwind-opener' in askers, 'who asked a file system of root: %s' % askers)
 
 
 programs = [run(os.path.join(work, name)) for name in ('cie', 'link', 'hollow', 'honest', *BOMBS)]
 programs.append(run(programs_dir + '/files', 'lease', os.path.join(work, 'leased'), wait=True))
 programs.append(run(programs_dir + '/generated', 'moves', dumps, wait=True))
 programs.append(run(programs_dir + '/mappings', 'many', os.path.join(work, 'honest'), '30', wait=True))
-server = serve()
+server = serve('silent')
 try:
+    check_who_asks()
     log = record('duration')
     check(not server or '(another user\'s program serves it (FUSE) and may never answer)' in log or 'silent' not in log,
           'the silent file system: ' + log)

@@ -80,6 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		procfs_ended(1);
 	minor = minor % 0xfffff + 1;
 	sink += opener_device_is_served(7, 0, minor);
+	sink += opener_device_is_fuse(7, 0, minor);
 	sink += opener_device_is_served(7, 0, 27); /* this one is in seeds */
 	running = false;
 	return 0;

@@ -166,7 +166,7 @@ static int query_mappings(struct inventory *inv, int fd, uint64_t addr, struct e
 		m->major = q.dev_major;
 		m->minor = q.dev_minor;
 		m->inode = q.inode;
-		if (q.inode && !opener_device_is_served(event->pid, q.dev_major, q.dev_minor))
+		if (q.inode && !opener_device_is_fuse(event->pid, q.dev_major, q.dev_minor))
 			query_build_id(fd, &q, &m->build_id);
 		if (!q.vma_name_size)
 			inv->path[0] = '\0';

@@ -180,7 +180,7 @@ static int look(void *ctx, uint32_t pid)
 	(void)snprintf(who, sizeof(who), "%" PRIu32, pid);
 	if (!find_place(who, search->device, search->until_ns, where))
 		return 0;
-	if (opener_device_is_served(pid, search->device->major, search->device->minor))
+	if (opener_device_is_fuse(pid, search->device->major, search->device->minor))
 		return 1;
 	search->device->pid = pid;
 	search->device->found = true;
