@@ -222,20 +222,24 @@ int series_pprof(const struct send_window *w, const struct series *series,
 					 .duration_ns = (int64_t)(w->end_ns - w->start_ns),
 					 .period = period_of(s, series) };
 	int fd = memfd_create("pprof", MFD_CLOEXEC), err = fd < 0 ? -errno : 0;
+	uint8_t *all = NULL;
+	size_t n = 0;
 
 	if (!err)
 		err = format_pprof_part(s, &part, s->default_type, 0, fd);
 	if (!err)
-		err = read_all(fd, bytes, size);
+		err = read_all(fd, &all, &n);
 	if (fd >= 0)
 		(void)close(fd);
-	if (!err && *size > form->bytes_max)
+	if (!err && n > form->bytes_max)
 		err = -EFBIG;
-	else if (!err)
-		err = gzip_replace(bytes, size, GZIP_LEVEL);
-	else
+	if (!err)
+		err = gzip_replace(&all, &n, GZIP_LEVEL);
+	if (err) {
+		free(all);
 		return err;
-	if (err)
-		free(*bytes);
-	return err;
+	}
+	*bytes = all;
+	*size = n;
+	return 0;
 }

@@ -348,8 +348,10 @@ static struct stacks *pack(const struct send_window *w, const struct series *ser
 	int fd;
 
 	*err = series_pprof(w, series, form, &bytes, &size);
-	if (*err)
+	if (*err) {
+		CHECK(!bytes && !size, "nothing is given that the caller could free");
 		return NULL;
+	}
 	fd = mkstemp(path);
 	CHECK(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && !lseek(fd, 0, SEEK_SET),
 	      "a file");
