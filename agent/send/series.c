@@ -3,6 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/export/formats.h"
+#include "agent/sanitize.h"
 #include "agent/send/attributes.h"
 #include "proto/gzip.h"
 
@@ -70,8 +71,9 @@ static void name_series(const struct send_window *w, const struct stacks_sample 
 	char service[256], name[SERIES_NAME];
 	bool has_host = false;
 
-	(void)snprintf(s->service, sizeof(s->service), "%s",
-		       attribute_service(w->stacks, sample, service));
+	/* What a program says of itself can be longer. It is cut between characters: receivers refuse what is no UTF-8. */
+	(void)sanitize_text(attribute_service(w->stacks, sample, service), "", '?', s->service,
+			    sizeof(s->service));
 	put_label(s, "__name__", "process_cpu");
 	put_label(s, "service_name", s->service);
 	for (size_t i = 0; i < s->n_key; i++) {

@@ -428,6 +428,28 @@ static void test_services_are_series(void)
 	stacks_free(s);
 }
 
+/* Of a label that programs choose, which can be longer than a series has room for. */
+static void test_long_services_are_cut_between_characters(void)
+{
+	struct stacks *s = made_profile();
+	struct send_window w = { .id = 1, .host = "h", .stacks = s };
+	int64_t values[2] = { 1, 1 };
+	struct series_set set;
+	char name[301];
+	uint32_t label;
+
+	(void)memset(name, 'a', sizeof(name));
+	memcpy(name + 254, "ü", 2);
+	name[300] = '\0';
+	label = made_label(s, "service.name", name, 0);
+	CHECK(stacks_add(s, &(struct stacks_sample){ .n_labels = 1 }, NULL, &label, values) == 0,
+	      "a sample");
+	CHECK(series_make(&w, 0, s->n_samples, &set) == 0 && set.n == 1, "a series");
+	CHECK(set.n == 1 && strlen(set.all[0].service) == 254, "without half a character");
+	series_fini(&set);
+	stacks_free(s);
+}
+
 /* ---- parts ------------------------------------------------------------------------------- */
 
 struct receiver {
@@ -693,6 +715,7 @@ int main(void)
 	test_services_have_names();
 	test_frames_have_types();
 	test_services_are_series();
+	test_long_services_are_cut_between_characters();
 	test_parts_are_sent_once();
 	test_a_place_survives();
 	test_each_window_comes_once();
