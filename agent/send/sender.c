@@ -327,7 +327,7 @@ static int open_line(struct line *l, const struct sender *s, size_t i, int sent,
 				    &l->place);
 		err = l->slot < 0 ? l->slot : 0;
 		if (l->place.id > end.id) /* this is another history than before */
-			l->place.id = end.id;
+			l->place = end;
 		if (err)
 			log_error("export %s: %s", l->target->name, strerror(-err));
 	}
