@@ -6,6 +6,7 @@
 #include "agent/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -110,11 +111,23 @@ static bool reader_is_gone(void)
 	return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
 }
 
+/*
+ * Let no file that is opened later become a standard stream of a caller who closed that one: messages would be written
+ * into it. What stands there instead fails as a closed descriptor does, with EBADF.
+ */
+static void fill_standard_streams(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
 	static char buffer[64u << 10];
 	int rc;
 
+	fill_standard_streams();
 	/*
 	 * Buffer output that is not for a terminal: text that fits is written once, by the fflush
 	 * below, where errno still holds the reason of a failure.

@@ -57,6 +57,15 @@ kill $busy
 most=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
 [ "$(rate -F max -o "$dir/x.pb.gz" -- true)" = $((most < 50000 ? most : 50000)) ] || fail "-F max"
 
+echo "== standard streams that are closed"
+# What the program opens must not take their numbers: messages would go there.
+for closed in '>&-' '<&- >&-' '<&- 2>&-' '<&- >&- 2>&-'; do
+	eval "timeout 100 \"$offwind\" record -q -o \"$dir/closed.pb.gz\" -- sh \"$dir/busy.sh\" $closed" 2>"$dir/log" && "$offwind" report --check "$dir/closed.pb.gz" >"$dir/said" || fail "$closed: $(cat "$dir/log")"
+	rm -f "$dir/closed.pb.gz"
+done
+"$offwind" report "$dir/end.pb.gz" 2>"$dir/log" >&-
+[ $? = 1 ] && grep -q 'standard output: cannot be written: Bad file descriptor' "$dir/log" || fail "a report without standard output: $(cat "$dir/log")"
+
 echo "== what was waited for, not how"
 "$offwind" record -q --off-cpu -o "$dir/wait.pb.gz" -- sh -c 'sleep 0.3; sleep 0.3' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 row() { "$offwind" report -n 1 "$@" "$dir/wait.pb.gz" | sed -n '/FUNCTION/{n;s/.* //p}'; }
