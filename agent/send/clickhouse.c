@@ -98,9 +98,9 @@ static enum send_outcome request(struct clickhouse *c, const char *arguments, co
 				 struct send_report *report)
 {
 	static const char *const headers[] = { "Content-Type: application/octet-stream",
-					       "Expect:", "Content-Encoding: gzip" };
+					       "Content-Encoding: gzip" };
 	struct post_request r = { .headers = headers,
-				  .n_headers = body ? 3 : 2,
+				  .n_headers = body ? 2 : 1,
 				  .body = body ? body : sql,
 				  .size = body ? size : strlen(sql) };
 	enum send_outcome outcome = SEND_AGAIN;

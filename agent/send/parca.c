@@ -5,7 +5,6 @@
 #include "agent/send/parts.h"
 #include "agent/send/post.h"
 #include "agent/send/series.h"
-#include "proto/arena.h"
 #include "proto/push.pb-c.h"
 
 #include <errno.h>
@@ -13,8 +12,6 @@
 #include <string.h>
 
 #define PATH "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw"
-
-#define ARENA_MAX ((size_t)256 << 20)
 
 struct parca {
 	const struct target *target;
