@@ -773,7 +773,7 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
 	if (!w->hotspot || !machine_of(uw_space_machine(space))->hotspot ||
 	    began < w->hotspot_soon_ns)
 		return 0;
-	news = is_news(w, memory->sample, space);
+	news = is_news(w, memory->sample, space) || hotspot_misses(w->hotspot);
 	if (!news && began < w->hotspot_ns)
 		return 0;
 	begin_reading(memory);
@@ -930,8 +930,10 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 			return 0;
 		memory.watch = w;
 	}
+	/* The look at the callers may find that they run code that is not known. */
 	if (hotspot_look(g, w, &memory, thread.space, out) == 1 ||
-	    calls_look(g, w, &memory, thread.space, out) == 1)
+	    calls_look(g, w, &memory, thread.space, out) == 1 ||
+	    hotspot_look(g, w, &memory, thread.space, out) == 1)
 		return 1;
 	/* What had been registered when the sample was taken was seen by a later look. */
 	began = now_ns();

@@ -449,7 +449,7 @@ int hotspot_read(struct hotspot *h, uw_read_fn read, void *ctx, bool news, bool 
 	int err = 0;
 
 	hotspot_memory_begin(&h->memory, read, ctx);
-	h->changed = false;
+	h->changed = h->misses = false;
 	if (!h->has_layout)
 		err = hotspot_layout_read(&h->memory, h->exports, &h->layout);
 	h->has_layout |= !err;
@@ -474,26 +474,52 @@ int hotspot_read(struct hotspot *h, uw_read_fn read, void *ctx, bool news, bool 
 	return h->changed ? make(h, names, out) : -EAGAIN;
 }
 
-/* In a heap's map, a byte says how many segments back its block, or a piece of it, begins; 0xff: unused. */
-const struct hotspot_blob *hotspot_blob_at(struct hotspot *h, uint64_t addr)
+/*
+ * Find the block around an address: what was read of it last. In a heap's map, a byte says how many segments back its
+ * block, or a piece of it, begins; 0xff: unused. Return false if the address is in no heap, or the time is over.
+ */
+static bool find_block(struct hotspot *h, uint64_t addr, const struct hotspot_blob **blob)
 {
+	*blob = NULL;
 	for (size_t i = 0; i < h->n_heaps; i++) {
 		const struct hotspot_heap *heap = &h->heaps[i];
-		const struct hotspot_blob *b;
 		const uint8_t *map = h->segments + heap->first;
 		size_t at = (size_t)((addr - heap->low) >> heap->log2);
 		uint32_t known;
 
-		if (addr < heap->low || at >= heap->n)
+		if (addr < heap->low || addr >= heap->high_edge)
 			continue;
-		while (map[at]) {
-			if (map[at] == 0xff || map[at] > at || !hotspot_has_time(&h->memory, 1))
-				return NULL;
+		while (at < heap->n && map[at]) {
+			if (map[at] == 0xff)
+				return true;
+			if (map[at] > at || !hotspot_has_time(&h->memory, 1))
+				return false;
 			at -= map[at];
 		}
 		known = find_blob(h, heap->low + ((uint64_t)at << heap->log2));
-		b = known == UW_HASH_NONE ? NULL : &h->blobs[known];
-		return b && b->turn == h->turn && addr >= b->start && addr < b->end ? b : NULL;
+		if (at < heap->n && known != UW_HASH_NONE && h->blobs[known].turn == h->turn)
+			*blob = &h->blobs[known];
+		return true;
 	}
+	return false;
+}
+
+const struct hotspot_blob *hotspot_blob_at(struct hotspot *h, uint64_t addr)
+{
+	const struct hotspot_blob *b;
+	uint64_t *missed = &h->missed[hash_u64(0, addr) % HOTSPOT_MISSED];
+
+	if (!find_block(h, addr, &b))
+		return NULL;
+	if (b && b->size)
+		return addr >= b->start && addr < b->end ? b : NULL;
+	/* A call that has returned may have left an address of code that is gone: that is looked for once. */
+	h->misses |= *missed != addr;
+	*missed = addr;
 	return NULL;
+}
+
+bool hotspot_misses(const struct hotspot *h)
+{
+	return h->misses;
 }

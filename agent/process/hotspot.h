@@ -51,4 +51,10 @@ int hotspot_read(struct hotspot *hotspot, uw_read_fn read, void *ctx, bool news,
 int hotspot_calls(struct hotspot *hotspot, uw_read_fn read, void *ctx,
 		  const struct calls_sample *sample, const void **bytes, size_t *size);
 
+/*
+ * Return whether, since the last hotspot_read, hotspot_calls has found an address on a stack that is in the code cache but
+ * in no code that is known: a caller may run new code.
+ */
+bool hotspot_misses(const struct hotspot *hotspot);
+
 #endif

@@ -1,6 +1,7 @@
 /* agent/process/hotspot_calls.c: finds out what the frames of HotSpot's code execute. */
 #include "agent/process/hotspot_internal.h"
 
+#include "agent/clock.h"
 #include "agent/process/hotspot_scopes.h"
 #include "base/bytes.h"
 #include "schema/calls_blob.h"
@@ -11,8 +12,9 @@
 
 /* Frames that are remembered; when there are more, all are read again. */
 #define SEEN_MAX 131072u
-/* A frame that cannot be read is tried again after this time. */
-#define AGAIN_NS UINT64_C(1000000000)
+/* A frame that cannot be read is tried again after AGAIN_NS, twice of it, and so on up to AGAIN_MAX_NS. */
+#define AGAIN_NS     UINT64_C(20000000)
+#define AGAIN_MAX_NS UINT64_C(1000000000)
 
 /*
  * The slots of an interpreted frame, in words from the address in rbp (frame_x86.hpp). The caller's stack
@@ -34,7 +36,12 @@ struct look {
 static void not_now(const struct look *look, struct calls_seen_frame *f)
 {
 	f->known = false;
-	f->again_ns = look->h->memory.over ? 0 : look->sample->now + AGAIN_NS;
+	if (look->h->memory.over) {
+		f->again_ns = 0;
+		return;
+	}
+	f->pause_ns = longer_pause(f->pause_ns, AGAIN_NS, AGAIN_MAX_NS);
+	f->again_ns = look->sample->now + f->pause_ns;
 }
 
 /* Write one call of the frame that was begun last. */

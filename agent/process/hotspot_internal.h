@@ -11,6 +11,7 @@
 #include "agent/process/hotspot_methods.h"
 
 #define HOTSPOT_HEAPS_MAX 8
+#define HOTSPOT_MISSED	  256 /* addresses without code that are remembered */
 
 struct hotspot_blob {
 	uint64_t block; /* address of the block */
@@ -47,6 +48,8 @@ struct hotspot {
 	uint64_t mark; /* checksum of the segment maps that were last read completely */
 	uint32_t turn;
 	unsigned int looks;		       /* readings since something was new */
+	uint64_t missed[HOTSPOT_MISSED];       /* addresses without known code, by their hashes */
+	bool misses;			       /* there was another one since the last reading */
 	uint64_t interpreter, interpreter_end; /* its code; equal: not known */
 	uint64_t call_return; /* where methods return to native code; 0: not known */
 	uint32_t call_frames, call_frames_size; /* in cached; 0: not made */

@@ -436,6 +436,27 @@ static void test_news(void)
 		      !strcmp(name_at(d, inner), "java.util.TreeMap.put"),
 	      "more code, for its name");
 	uw_dynamic_put(d);
+	/* A caller runs code that is not known. */
+	memset(words, 0, sizeof(words));
+	put_code(blob(50, 6, "nmethod", method("Caller", "one"), 6, BODY));
+	words[4] = HEAP + 50 * 128 + 0x180 + BODY;
+	CHECK(!hotspot_misses(h), "all is known");
+	(void)look(h, inner, 0, 0, 1);
+	CHECK(hotspot_misses(h), "an address of unknown code");
+	CHECK(hotspot_read(h, read_vm, NULL, true, true, &d) == 0 &&
+		      !strcmp(name_at(d, words[4]), "Caller.one") && !hotspot_misses(h),
+	      "it is read");
+	uw_dynamic_put(d);
+	words[4] = HEAP + 70 * 128 + 8;
+	(void)look(h, inner, 0, 0, 2);
+	CHECK(hotspot_misses(h) && hotspot_read(h, read_vm, NULL, true, true, &d) == -EAGAIN,
+	      "no code is there");
+	(void)look(h, inner, 0, 0, 3);
+	CHECK(!hotspot_misses(h), "it is looked for once");
+	words[4] = HEAP - 8;
+	words[5] = HEAP + 50 * 128 + 8;
+	(void)look(h, inner, 0, 0, 4);
+	CHECK(!hotspot_misses(h), "beside the heaps there is none, and a method's head is known");
 	/* A block is freed and becomes another method of the same size. */
 	put(HEAP + 8, 0, 1);
 	d = NULL;
@@ -449,6 +470,8 @@ static void test_news(void)
 		      !strcmp(name_at(d, inner), "Other.one"),
 	      "and its place taken");
 	uw_dynamic_put(d);
+	calls_free(calls);
+	calls = NULL;
 	hotspot_free(h);
 }
 
