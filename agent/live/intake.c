@@ -490,8 +490,9 @@ static void move_horizon(struct live *live, uint64_t now)
 {
 	const uint64_t horizon_ns = now - SLACK_NS;
 
-	if (live->tick_ns < LIVE_TICK_NS && now < live->moved_ns + LIVE_TICK_NS &&
-	    horizon_ns < live->urgent_ns && live->queue.bytes < WAITING_BYTES &&
+	if (live->tick_ns < LIVE_TICK_NS && !live_begins(live) &&
+	    now < live->moved_ns + LIVE_TICK_NS && horizon_ns < live->urgent_ns &&
+	    live->queue.bytes < WAITING_BYTES &&
 	    live_ring_used(&live->ring) < live->ring.size / WAITING_PART)
 		return;
 	live->moved_ns = now;

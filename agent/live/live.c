@@ -132,8 +132,9 @@ static void watch_wanted(struct live *live, uint64_t now)
 static uint64_t tick_of(const struct live *live)
 {
 	bool crowded = live->taken && live_ring_used(&live->ring) > live->ring.size / 2;
+	uint64_t tick_ns = live_begins(live) ? LIVE_TICK_SOON_NS : live->tick_ns;
 
-	return crowded && live->tick_ns > DRAIN_LEAST_NS ? DRAIN_LEAST_NS : live->tick_ns;
+	return crowded && tick_ns > DRAIN_LEAST_NS ? DRAIN_LEAST_NS : tick_ns;
 }
 
 /*
@@ -271,6 +272,8 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 	int err;
 
 	let_go(live);
+	if (!live->began_ns)
+		live->began_ns = now;
 	for (;;) {
 		const struct live_item *first = live_queue_first(&live->queue);
 

@@ -23,6 +23,12 @@
 #include "agent/opener/opener.h"
 
 #define LIVE_TICK_NS UINT64_C(200000000) /* between two readings of the rings, at most */
+/*
+ * The same in the first second, as a recorded command may take no longer, and its runtime must be known before its samples
+ * have names; with plans (set_plan); and with allocations, as a new allocator must be noticed soon.
+ */
+#define LIVE_TICK_SOON_NS UINT64_C(20000000)
+#define LIVE_BEGINNING_NS UINT64_C(1000000000)
 
 #define LIVE_WATCHED UINT64_MAX /* source_live_watch's mark in the epoll set; others have 0 */
 
@@ -60,11 +66,12 @@ struct live {
 	struct event *held;	       /* the event */
 	struct live_waited *held_wait; /* the sample of a thread that waited */
 
+	uint64_t began_ns; /* when the first event was asked for; 0: none was */
 	uint64_t drained_ns, horizon_ns, last_ns;
 	/*
 	 * Events are given out until horizon_ns. While the rings are read more often than every LIVE_TICK_NS, that is
-	 * moved on only so often, or when the first event after it that cannot wait is due: times of that event
-	 * (UINT64_MAX: there is none), and of the last one.
+	 * moved on only so often, but for the first second, or when the first event after it that cannot wait is due:
+	 * times of that event (UINT64_MAX: there is none), and of the last one.
 	 */
 	uint64_t moved_ns, urgent_ns, last_urgent_ns;
 	/*
@@ -99,6 +106,12 @@ struct live {
 };
 
 extern const struct source_ops live_ops; /* live.c */
+
+/* Return whether the recording is in its first second. */
+static inline bool live_begins(const struct live *live)
+{
+	return live->drained_ns < live->began_ns + LIVE_BEGINNING_NS;
+}
 
 /*
  * Put an event into the queue, and first do what must happen at once: look up its file, hold the

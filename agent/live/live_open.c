@@ -25,8 +25,6 @@
 /* The filters that can be turned on while recording goes on. */
 #define CHANGEABLE \
 	(CAPTURE_FILTER_TASK | CAPTURE_FILTER_COMM | CAPTURE_FILTER_UID | CAPTURE_FILTER_CGROUP)
-/* Between two readings of the rings, with allocations: a new allocator must be noticed soon. With plans: see set_plan. */
-#define SOON_TICK_NS	UINT64_C(20000000)
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO of the kernel */
 
 /* source_info.plan */
@@ -35,8 +33,8 @@ static int set_plan(void *ctx, uint32_t pid, const struct plan_task *task, const
 	struct live *live = ctx;
 
 	/* The names of interpreted code are read soon after its samples, before its process ends. */
-	if (plan && !plan->is_whole && live->tick_ns > SOON_TICK_NS)
-		live->tick_ns = SOON_TICK_NS;
+	if (plan && !plan->is_whole && live->tick_ns > LIVE_TICK_SOON_NS)
+		live->tick_ns = LIVE_TICK_SOON_NS;
 	return live_bpf_plan(live->bpf, pid, task, plan);
 }
 
@@ -287,7 +285,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->alloc_interval = options->alloc_interval;
 	live->changes = options->changes;
 	live->cpu_filter = options->n_cpus ? CAPTURE_FILTER_CPU : 0;
-	live->tick_ns = options->alloc_interval ? SOON_TICK_NS : LIVE_TICK_NS;
+	live->tick_ns = options->alloc_interval ? LIVE_TICK_SOON_NS : LIVE_TICK_NS;
 	live_host_vdso(&live->vdso, &live->vdso_size);
 	fill_info(live);
 	if (options->command)

@@ -142,7 +142,7 @@ echo "== interpreters"
 cp "$(command -v sqlite3)" "$dir/lua5.4" # an interpreter is recognised by its name
 "$offwind" record -o "$dir/x.pb.gz" -- "$dir/lua5.4" :memory: 'WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 3000000) SELECT sum(x) FROM c' > /dev/null 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 [ "$(grep -c 'lua (pid [0-9]*): its Lua functions are not named, only the' "$dir/log")" = 1 ] || fail "lua: $(cat "$dir/log")"
-"$offwind" record -o "$dir/x.pb.gz" -- /usr/bin/python3 -c 'sum(i * i for i in range(40000000))' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+"$offwind" record -o "$dir/x.pb.gz" -- /usr/bin/python3 -c 'sum(i * i for i in range(8000000))' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 ! grep 'functions are not named' "$dir/log" || fail "python, which is named"
 "$offwind" report "$dir/x.pb.gz" | grep -q '\[cpython\] *<genexpr>' || fail "python: $("$offwind" report "$dir/x.pb.gz")"
 
