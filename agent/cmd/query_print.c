@@ -15,7 +15,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { CHART_COLUMNS = 60, CHART_NARROW = 20, NAME_COLUMNS = 24, TEXT_SIZE = 256 };
+enum {
+	CHART_COLUMNS = 60,
+	CHART_NARROW = 20,
+	CHART_ROWS_MAX = 1 << 16, /* far more than a server gives */
+	NAME_COLUMNS = 24,
+	TEXT_SIZE = 256
+};
 
 /* Open a database in memory whose table reply has the reply. NULL after reporting that it is none. */
 static sqlite3 *open_reply(const char *json)
@@ -289,11 +295,17 @@ struct chart {
 	size_t n_rows, n_columns;
 };
 
-/* Read rows of (row, column, value) into a chart. */
+/* Read rows of (row, column, value) into a chart. Return 0, or a negative code after reporting it. */
 static int read_chart(sqlite3 *db, const char *sql, struct chart *c)
 {
-	sqlite3_stmt *stmt = prepare(db, sql);
+	sqlite3_stmt *stmt;
 
+	/* The number of rows is what the reply says, whatever cells it has. */
+	if (c->n_rows > CHART_ROWS_MAX) {
+		log_error("the reply has a chart of more than %d rows", CHART_ROWS_MAX);
+		return -EBADMSG;
+	}
+	stmt = prepare(db, sql);
 	c->cells = stmt ? calloc(c->n_rows * c->n_columns + 1, sizeof(*c->cells)) : NULL;
 	if (!c->cells) {
 		(void)sqlite3_finalize(stmt);

@@ -1,5 +1,6 @@
 /* tests/unit/test_report.c: tests offwind report: shares, views, hostile names, exit codes. */
 #include "agent/cmd/cmd.h"
+#include "agent/cmd/query_print.h"
 #include "agent/log.h"
 #include "proto/pprof.h"
 
@@ -234,6 +235,36 @@ static void test_exit_codes(void)
 	CHECK(report_print(path, 10, stdout) == -EBADMSG, "its code");
 }
 
+/* What a heat map's reply says of its rows is not believed. */
+static void test_charts_of_replies(void)
+{
+	static const char reply[] =
+		"{\"type\":\"cpu\",\"unit\":\"nanoseconds\",\"begin_ns\":0,"
+		"\"column_ns\":1000000000,\"rows\":%s,\"columns\":[[1,2],[3,4],[5,6],[7,8]]}";
+	static const struct {
+		const char *rows;
+		int err;
+		size_t lines;
+	} cases[] = { { "2", 0, 3 },
+		      { "0", 0, 1 },
+		      { "-1", -EBADMSG, 0 },
+		      { "4611686018427387904", -EBADMSG, 0 } }; /* times 4 columns: 0 */
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char json[512], *text = NULL;
+		size_t size = 0, lines = 0;
+		FILE *out = open_memstream(&text, &size);
+
+		(void)snprintf(json, sizeof(json), reply, cases[i].rows);
+		CHECK(out && query_print_heatmap(json, out) == cases[i].err, cases[i].rows);
+		CHECK(out && !fclose(out), "close");
+		for (size_t at = 0; at < size; at++)
+			lines += text[at] == '\n';
+		CHECK(lines == cases[i].lines, cases[i].rows);
+		free(text);
+	}
+}
+
 int main(void)
 {
 	int fd = mkstemp(path);
@@ -247,6 +278,7 @@ int main(void)
 	test_hostile_names_stay_on_their_line();
 	test_views();
 	test_exit_codes();
+	test_charts_of_replies();
 	(void)unlink(path);
 	return check_done();
 }
