@@ -1,8 +1,9 @@
 /*
- * tests/unit/test_advice.c: tests the advice about functions without names: their share, the files,
- * the packages.
+ * tests/unit/test_advice.c: tests what is said at the end of a recording: its summary, and the advice about
+ * functions without names: their share, the files, the packages.
  */
 #include "agent/cli/advice.h"
+#include "agent/cmd/record/outcome.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,43 @@ static void test_likely_packages(void)
 	remove_list("libllvm14:amd64.list");
 	remove_list("libsqlite3-0:arm64.list");
 	remove_list("git.list");
+}
+
+/* Return whether the summary of a recording of that length, of as much CPU time, begins so. */
+static bool sums_up(uint64_t ns, const char *want)
+{
+	struct source_event event = { .type = "cpu", .unit = "nanoseconds" };
+	const struct source_info info = { .events = &event, .n_events = 1 };
+	const struct accounting total = { .captured = 1234 };
+	const uint64_t values[OUTCOME_EVENTS] = { ns };
+	int standard_error = dup(STDERR_FILENO);
+	FILE *said = tmpfile();
+	char text[256] = "";
+
+	(void)dup2(fileno(said), STDERR_FILENO);
+	outcome_say(&(struct outcome){
+		.total = &total, .info = &info, .values = values, .duration_ns = ns });
+	(void)dup2(standard_error, STDERR_FILENO);
+	(void)close(standard_error);
+	rewind(said);
+	(void)!fgets(text, sizeof(text), said);
+	(void)fclose(said);
+	if (strcmp(text, want) != 0)
+		(void)printf("got:  %swant: %s", text, want);
+	return !strcmp(text, want);
+}
+
+static void test_times_of_a_summary(void)
+{
+	CHECK(sums_up(253400000, "offwind: 1,234 samples, 0.253 s of CPU in 0.253 s, none lost\n"),
+	      "a part of a second");
+	CHECK(sums_up(13540000000, "offwind: 1,234 samples, 13.5 s of CPU in 13.5 s, none lost\n"),
+	      "seconds");
+	CHECK(sums_up(999600000000, "offwind: 1,234 samples, 1000 s of CPU in 1000 s, none lost\n"),
+	      "a thousand");
+	CHECK(sums_up(UINT64_C(54123400000000),
+		      "offwind: 1,234 samples, 54123 s of CPU in 54123 s, none lost\n"),
+	      "hours");
 }
 
 int main(void)
@@ -173,5 +211,6 @@ int main(void)
 	remove_list("zlib1g:i386.list");
 	remove_list("dash.list");
 	CHECK(!rmdir(folder), folder);
+	test_times_of_a_summary();
 	return check_done();
 }

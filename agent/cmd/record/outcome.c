@@ -110,6 +110,14 @@ static const char *grouped(uint64_t n, char out[32])
 	return out;
 }
 
+/* Append a time in seconds, with three digits or all of those before the point: "0.25 s", "13.5 s", "1284 s". */
+static void put_seconds(char *text, size_t size, const char *before, uint64_t ns)
+{
+	double seconds = (double)ns / 1e9;
+
+	textbuf_add(text, size, seconds < 999.5 ? "%s%.3g s" : "%s%.0f s", before, seconds);
+}
+
 /* Append the times that were recorded: ", 13.5 s of CPU, 60.1 s of waiting". */
 static void put_values(char *text, size_t size, const struct outcome *o)
 {
@@ -118,7 +126,8 @@ static void put_values(char *text, size_t size, const struct outcome *o)
 
 		if (!o->values[i] || strcmp(e->unit, "nanoseconds") != 0)
 			continue;
-		textbuf_add(text, size, ", %.3g s of %s", (double)o->values[i] / 1e9,
+		put_seconds(text, size, ", ", o->values[i]);
+		textbuf_add(text, size, " of %s",
 			    !strcmp(e->type, "cpu")	       ? "CPU"
 			    : !strcmp(e->type, SOURCE_OFF_CPU) ? "waiting"
 							       : e->type);
@@ -136,11 +145,11 @@ void outcome_say(const struct outcome *o)
 	textbuf_add(text, sizeof(text), "%s sample%s", grouped(a->captured, number),
 		    a->captured == 1 ? "" : "s");
 	put_values(text, sizeof(text), o);
-	textbuf_add(text, sizeof(text), " in %.3g s, ", (double)o->duration_ns / 1e9);
+	put_seconds(text, sizeof(text), " in ", o->duration_ns);
 	if (lost)
-		textbuf_add(text, sizeof(text), "%s lost", grouped(lost, number));
+		textbuf_add(text, sizeof(text), ", %s lost", grouped(lost, number));
 	else
-		textbuf_add(text, sizeof(text), "none lost");
+		textbuf_add(text, sizeof(text), ", none lost");
 	/* Round down, so that 999 whole stacks of 1,000 are 99.9 %, and never 100 %. */
 	if (o->walked && a->unwound)
 		textbuf_add(text, sizeof(text), ", %g %% whole stacks",
