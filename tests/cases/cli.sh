@@ -143,6 +143,9 @@ expect 2 'a.svg: there is no such format' "$offwind" record -o "$dir/a.svg" true
 (cd "$dir/here" && rm -f offwind.pb.gz && "$offwind" unwind -q perf.data >y.pb.gz 2>/dev/null && "$offwind" report --check y.pb.gz >/dev/null && [ ! -e offwind.pb.gz ]) ||
 	fail "standard output that is a file is not written to"
 (cd "$dir/here" && "$offwind" unwind -q perf.data >log 2>&1 && [ -e offwind.pb.gz ]) || fail "a log is written to"
+for path in "$dir/x.owc" -; do
+	expect 2 '^offwind: record: --raw and -o name the same file' "$offwind" record --raw="$path" -o "$path" true >"$dir/out"
+done
 terminal() { script -qec "stty cols 80; $*" /dev/null </dev/null | tr -d '\r'; }
 for words in "unwind -o - $samples/file.data" "report --merge $dir/two.pb.gz" "report -f parquet $dir/two.pb.gz" "record --raw -o - true"; do
 	terminal "$offwind" $words | grep -q 'cannot be shown on a terminal; use -o FILE' || fail "$words: bytes to a terminal"

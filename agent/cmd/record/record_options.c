@@ -637,6 +637,12 @@ static int decide_paths(struct record_options *o)
 	}
 	if (!o->path && !o->history)
 		o->path = o->rotate_ns ? "offwind-profiles" : format_file(o->format);
+	if (o->raw && o->raw_path != o->path && !strcmp(o->raw_path, o->path)) {
+		log_error(
+			"record: --raw and -o name the same file; the capture file and the profile "
+			"need one each");
+		return -EINVAL;
+	}
 	return 0;
 }
 
