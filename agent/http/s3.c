@@ -257,7 +257,8 @@ static size_t take(const char *bytes, size_t one, size_t n, void *ctx) /* for li
 	return size;
 }
 
-static void set_options(struct transfer *t, const char *service, char *error)
+/* Return 0, or -ENOTSUP after reporting that libcurl cannot sign: it would send the secret itself instead. */
+static int set_options(struct transfer *t, const char *service, char *error)
 {
 	int (*set)(void *easy, int option, ...) = t->curl.setopt;
 	const struct s3_account *a = t->account;
@@ -268,7 +269,10 @@ static void set_options(struct transfer *t, const char *service, char *error)
 	(void)set(easy, CURL_OPTION_PROTOCOLS, (long)(CURL_PROTOCOL_HTTP | CURL_PROTOCOL_HTTPS));
 	if (curl_is_here(t->url))
 		(void)set(easy, CURL_OPTION_PROXY, "");
-	(void)set(easy, CURL_OPTION_SIGN_AWS, service);
+	if (set(easy, CURL_OPTION_SIGN_AWS, service)) {
+		log_error("libcurl is older than 7.75: it cannot sign requests for S3");
+		return -ENOTSUP;
+	}
 	(void)set(easy, CURL_OPTION_USER, a->id);
 	(void)set(easy, CURL_OPTION_PASSWORD, a->secret);
 	if (a->ca_file)
@@ -287,6 +291,7 @@ static void set_options(struct transfer *t, const char *service, char *error)
 	(void)set(easy, CURL_OPTION_CONNECT_SECONDS, (long)CONNECT_SECONDS);
 	(void)set(easy, CURL_OPTION_SLOW_BYTES, (long)SLOW_BYTES);
 	(void)set(easy, CURL_OPTION_SLOW_SECONDS, (long)SLOW_SECONDS);
+	return 0;
 }
 
 /*
@@ -314,12 +319,14 @@ static int try(struct transfer *t, bool last)
 {
 	char error[CURL_ERROR_TEXT] = "", service[128];
 	long status = 0;
-	int rc;
+	int rc, err;
 
 	(void)snprintf(service, sizeof(service), "aws:amz:%s:s3", t->account->region);
 	t->n_said = 0;
 	t->said[0] = '\0';
-	set_options(t, service, error);
+	err = set_options(t, service, error);
+	if (err)
+		return err;
 	if (t->puts && lseek(t->fd, 0, SEEK_SET) < 0)
 		return -errno;
 	rc = t->curl.perform(t->easy);

@@ -58,6 +58,28 @@ archive put "$dir/prog" s3://no-bucket/x && fail "a bucket that is not there"
 for words in "" put "put a" "get s3://captures" "get s3://captures/a/" "get x" "put a b s3://captures/one" "put a s3://X/a" "put a http://x/y" "list s3://captures"; do
 	"$offwind" archive $words >/dev/null 2>&1; [ $? = 2 ] || fail "archive $words"
 done
+# A libcurl that cannot sign would send the secret itself.
+mkdir "$dir/old"
+cat >"$dir/old/curl.c" <<'C'
+int curl_global_init(long what) { return what != 3; }
+void *curl_easy_init(void) { static int easy; return &easy; }
+int curl_easy_setopt(void *easy, int option, ...) { (void)easy; return option == 10305 ? 48 : 0; } /* CURLE_UNKNOWN_OPTION */
+int curl_easy_perform(void *easy) { (void)easy; __builtin_trap(); }
+int curl_easy_getinfo(void *easy, int info, ...) { return !easy || !info; }
+void curl_easy_reset(void *easy) { (void)easy; }
+void curl_easy_cleanup(void *easy) { (void)easy; }
+const char *curl_easy_strerror(int code) { return code ? "an error" : ""; }
+void *curl_slist_append(void *list, const char *text) { return list ? list : (void *)text; }
+void curl_slist_free_all(void *list) { (void)list; }
+void *curl_url(void) { return 0; }
+int curl_url_set(void) { return 1; }
+int curl_url_get(void) { return 1; }
+void curl_url_cleanup(void *url) { (void)url; }
+void curl_free(void *text) { (void)text; }
+C
+gcc -shared -fPIC -o "$dir/old/libcurl-gnutls.so.4" "$dir/old/curl.c" || fail "an old libcurl"
+LD_LIBRARY_PATH=$dir/old archive put "$dir/prog" s3://captures/x && fail "nothing was signed"
+[ "$(cat "$dir/err")" = "offwind: libcurl is older than 7.75: it cannot sign requests for S3" ] || fail "an old libcurl: $(cat "$dir/err")"
 archive put "$dir" s3://captures/x && fail "a directory"
 archive put "$dir/no-file" s3://captures/x && fail "no file"
 kill $check; wait $check 2>/dev/null
