@@ -27,21 +27,22 @@ int main(void)
 	}
 }
 C
-gcc -O1 -g -Wl,--build-id -o "$dir/prog" "$dir/main.c" && objcopy --only-keep-debug "$dir/prog" "$dir/prog.debug" && strip "$dir/prog" || exit 1
-id=$(readelf -n "$dir/prog" | sed -n 's/.*Build ID: //p')
+gcc -O1 -g -Wl,--build-id -o "$dir/resymbolized" "$dir/main.c" && objcopy --only-keep-debug "$dir/resymbolized" "$dir/resymbolized.debug" && strip "$dir/resymbolized" || exit 1
+id=$(readelf -n "$dir/resymbolized" | sed -n 's/.*Build ID: //p')
 file=.build-id/${id:0:2}/${id:2}.debug
 db=$dir/o.db history=$dir/o-history.db socket=$dir/socket
-printf '[record]\nrotate = 1\nevent = cpu-clock\nfreq = 199\ncomm = prog\ndebug-dir = %s\n' "$dir/debug" >"$dir/conf"
+printf '[record]\nrotate = 1\nevent = cpu-clock\nfreq = 199\ncomm = resymbolized\ndebug-dir = %s\n' "$dir/debug" >"$dir/conf"
 resymbolize() { "$offwind" resymbolize --db "$db" "$@" "$history" >"$dir/out" 2>&1; } # option…
 # All that a window is, but what its functions are called.
 windows() { sqlite3 -cmd ".timeout 10000" "$history" "SELECT id, start_ns, end_ns, level, n_samples, hex(samples) FROM windows WHERE id <= $1; SELECT window, what, reason, n FROM counters WHERE window <= $1"; } # last
 newest() { sqlite3 -cmd ".timeout 10000" "$history" "SELECT coalesce(max(id), 0) FROM windows"; }
-top() { curl -s --unix-socket "$socket" "http://localhost/api/v1/top?n=0&comm=prog&$1"; }
+top() { curl -s --unix-socket "$socket" "http://localhost/api/v1/top?n=0&comm=resymbolized&$1"; }
 has() { top "$1" | grep -q "\"function\":\"$2\""; } # arguments, function
 
-"$dir/prog" & prog=$!
+"$dir/resymbolized" & resymbolized=$!
 "$offwind" daemon --config "$dir/conf" --db "$db" --listen "unix:$socket" 2>"$dir/log" & daemon=$!
-has_samples() { top 'sort=self&module=prog' | grep -q '"function":"prog+0x'; }
+# 60 samples of both functions, which have no names yet: each runs half of the time.
+has_samples() { top 'sort=self&module=resymbolized' | python3 -c 'import json, sys; sys.exit(sum(r["self"] for r in json.load(sys.stdin)["rows"] if r["function"].startswith("resymbolized+0x")) < 3e8)' 2>/dev/null; }
 until_or_dead $daemon has_samples || fail "nothing is recorded: $(cat "$dir/log")"
 
 echo "== there is nothing new yet"
@@ -51,9 +52,9 @@ grep -q ' addresses of [1-9][0-9]* mappings of files: 0 got names, 0 have better
 echo "== a debug file comes, while the daemon records and serves"
 last=$(newest)
 windows "$last" >"$dir/before"
-named() { has "$1" first && has "$1" second && has "$1" inlined && ! has "$1" 'prog+0x[0-9a-f]*'; }
+named() { has "$1" first && has "$1" second && has "$1" inlined && ! has "$1" 'resymbolized+0x[0-9a-f]*'; }
 mkdir -p "$dir/debug/${file%/*}"
-cp "$dir/prog.debug" "$dir/debug/$file"
+cp "$dir/resymbolized.debug" "$dir/debug/$file"
 from=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT min(start_ns) FROM windows")
 to=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT end_ns FROM windows WHERE id = $last")
 # Names are cached by what serves until they change.
@@ -62,8 +63,8 @@ resymbolize --debug-dir "$dir/debug" || fail "$(cat "$dir/out")"
 grep -qE ': [1-9][0-9]* got names' "$dir/out" || fail "with a debug file: $(cat "$dir/out")"
 named "from=${from}ns&to=${to}ns" || fail "names after resymbolize: $(top "from=${from}ns&to=${to}ns")"
 top "from=${from}ns&to=${to}ns&by=source&sort=self" | grep -q 'main.c' || fail "source lines: $(top "from=${from}ns&to=${to}ns&by=source")"
-curl -s --unix-socket "$socket" "http://localhost/api/v1/profile?format=folded&comm=prog&from=${from}ns&to=${to}ns" | grep -q 'main;first;inlined_\[i\] ' || fail "inlined calls"
-curl -s --unix-socket "$socket" "http://localhost/api/v1/labels?key=comm&focus=^inlined$&from=${from}ns&to=${to}ns" | grep -q '"value":"prog"' || fail "single samples do not have the names"
+curl -s --unix-socket "$socket" "http://localhost/api/v1/profile?format=folded&comm=resymbolized&from=${from}ns&to=${to}ns" | grep -q 'main;first;inlined_\[i\] ' || fail "inlined calls"
+curl -s --unix-socket "$socket" "http://localhost/api/v1/labels?key=comm&focus=^inlined$&from=${from}ns&to=${to}ns" | grep -q '"value":"resymbolized"' || fail "single samples do not have the names"
 windows "$last" | cmp "$dir/before" || fail "windows have changed"
 # The worker of the daemon has read the program without the file. It does not take the names back.
 grew() { [ "$(newest)" -ge $((last + 3)) ]; }
@@ -73,32 +74,32 @@ named "from=${from}ns&to=${to}ns" || fail "the daemon took names back: $(top "fr
 [ "$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT count(*) FROM (SELECT window, sum(n * (what = 'fired')) AS fired, sum(n * (what IN ('unwound', 'waiting', 'filtered', 'lost'))) AS settled FROM counters GROUP BY window HAVING fired <> settled)")" = 0 ] || fail "sums of windows"
 kill -TERM $daemon
 wait $daemon || fail "exit $?: $(cat "$dir/log")"
-kill $prog
+kill $resymbolized
 
 echo "== what says more stays, and other ways to find the file"
 # Addresses that ran for the first time after that do not have names yet.
 resymbolize --debug-dir "$dir/debug" || fail "$(cat "$dir/out")"
 "$offwind" report --from -1h -n 0 "$history" >"$dir/report"
-grep -q ' first$' "$dir/report" && ! grep -q 'prog+0x' "$dir/report" || fail "report: $(cat "$dir/report")"
+grep -q ' first$' "$dir/report" && ! grep -q 'resymbolized+0x' "$dir/report" || fail "report: $(cat "$dir/report")"
 resymbolize --no-lines || fail "$(cat "$dir/out")"
 grep -qE ' [1-9][0-9]* keep names that say more' "$dir/out" || fail "without the debug file: $(cat "$dir/out")"
 "$offwind" report --from -1h -n 0 "$history" | cmp - "$dir/report" || fail "names were taken back"
 # Each of these begins with what was recorded without names: the debug file below --symfs, and from a server.
-"$dir/prog" & prog=$!
+"$dir/resymbolized" & resymbolized=$!
 begin() {
 	rm -f "$history"* "$dir"/o.db*
-	"$offwind" record -q --db "$db" --history "$history" --rotate 1 -d 2 -F 199 -p $prog && "$offwind" report --from -1h -n 0 "$history" >"$dir/report"
-	grep -q 'prog+0x' "$dir/report" || fail "nothing without a name: $(cat "$dir/report")"
+	"$offwind" record -q --db "$db" --history "$history" --rotate 1 -d 2 -F 199 -p $resymbolized && "$offwind" report --from -1h -n 0 "$history" >"$dir/report"
+	grep -q 'resymbolized+0x' "$dir/report" || fail "nothing without a name: $(cat "$dir/report")"
 }
 comes() { # how
 	"$offwind" report --from -1h -n 0 "$history" >"$dir/report"
 	grep -qE ': [1-9][0-9]* got names' "$dir/out" && grep -q ' first$' "$dir/report" && grep -q ' inlined$' "$dir/report" || fail "$1: $(cat "$dir/out" "$dir/report")"
 }
 begin
-mkdir -p "$dir/sys/usr/lib/debug/${file%/*}" && cp "$dir/prog.debug" "$dir/sys/usr/lib/debug/$file"
+mkdir -p "$dir/sys/usr/lib/debug/${file%/*}" && cp "$dir/resymbolized.debug" "$dir/sys/usr/lib/debug/$file"
 resymbolize --symfs "$dir/sys" && comes --symfs
 begin
-mkdir -p "$dir/server/buildid/$id" && cp "$dir/prog.debug" "$dir/server/buildid/$id/debuginfo"
+mkdir -p "$dir/server/buildid/$id" && cp "$dir/resymbolized.debug" "$dir/server/buildid/$id/debuginfo"
 DEBUGINFOD_URLS="file://$dir/server" DEBUGINFOD_CACHE_PATH=$dir/cache resymbolize && comes debuginfod
 # A range of time: functions that did not run in it are not looked up.
 begin
@@ -106,10 +107,10 @@ resymbolize --debug-dir "$dir/debug" --from -2h --to -1h && grep -q '^offwind: 0
 resymbolize --debug-dir "$dir/debug" --from -1h && comes "a range of time"
 # The program itself is gone.
 begin
-kill $prog
-mv "$dir/prog" "$dir/elsewhere"
-resymbolize --no-cache && grep -q "$dir/prog, build-id $id, with [1-9]" "$dir/out" || fail "a program that is gone: $(cat "$dir/out")"
-mkdir "$dir/moved" && mv "$dir/elsewhere" "$dir/moved/prog"
+kill $resymbolized
+mv "$dir/resymbolized" "$dir/elsewhere"
+resymbolize --no-cache && grep -q "$dir/resymbolized, build-id $id, with [1-9]" "$dir/out" || fail "a program that is gone: $(cat "$dir/out")"
+mkdir "$dir/moved" && mv "$dir/elsewhere" "$dir/moved/resymbolized"
 resymbolize --no-cache --symfs "$dir/moved" --debug-dir "$dir/debug" && comes "a program that was moved"
 
 echo "== what is wrong is said"
