@@ -6,7 +6,7 @@ set -u
 work=$BUILD/faults/owc_kill
 rm -rf "$work"; mkdir -p "$work"
 sh -c 'while :; do :; done' & busy=$!
-"$BUILD/offwind" record -p $busy -F 199 -d 60 --raw -o "$work/a.owc" > "$work/log" 2>&1 & recorder=$!
+"$BUILD/offwind" record -p $busy -F 199 -d 600 --raw -o "$work/a.owc" > "$work/log" 2>&1 & recorder=$!
 trap 'kill -9 $busy $recorder 2> /dev/null' EXIT
 until_or_dead $recorder larger "$work/a.owc" 3000 || { cat "$work/log"; exit 1; } # a second of samples
 # 1.5 s of CPU time, however long they take.

@@ -31,14 +31,17 @@ has_all() { python3 - "$dir/reply" <<-'PY'
 	duration = float(re.search(r'^Duration: ([\d.]+)', text, re.M)[1])
 	comms = set(re.findall(r'comm:\[(.*?)\]', text))
 	print(n, ns, duration, comms)
-	assert comms == {'prog'} and n > 20 and abs(ns / n - 1e9 / 499) < 1e5 and duration < 3, text[:500]
+	assert comms <= {'prog'} and (not n or abs(ns / n - 1e9 / 499) < 1e5), text[:500]
 	assert re.search(r'captured (\d+) = unwound', text), text[:800]
-	sys.exit(0 if duration > 1.9 else 3)
+	sys.exit(0 if n > 20 and 1.9 < duration < 3 else 3)
 PY
 }
-# On a busy machine the program may get no CPU at the beginning, or at the end: record again then.
+# On a busy machine the program may get no CPU at the beginning, or at the end, or none at all: record again then.
+is_profile() { "$offwind" report --check "$1" >/dev/null; } # FILE
+is_empty() { grep -q 'no samples were recorded: ' "$1"; } # FILE
 for _ in 1 2 3 4 5; do
-	[ "$(record "seconds=2&freq=499&pid=$prog")" = 200 ] && "$offwind" report --check "$dir/reply" >/dev/null || fail "a recording: $(head -c 300 "$dir/reply")"
+	has=3
+	[ "$(record "seconds=2&freq=499&pid=$prog")" = 200 ] && "$offwind" report --check "$dir/reply" >/dev/null || { is_empty "$dir/reply" && continue; } || fail "a recording: $(head -c 300 "$dir/reply")"
 	has_all
 	has=$?
 	[ $has = 3 ] || break
@@ -48,15 +51,26 @@ done
 last=$(newest)
 went_on() { [ "$(newest)" -ge $((last + 2)) ]; }
 until_or_dead $daemon went_on
-curl -s --unix-socket "$socket" "http://localhost/api/v1/top?by=comm&n=0&type=cpu&from=${began}ns" >"$dir/reply"
-python3 - "$dir/reply" <<-'PY' || fail "the history during a recording: $(head -c 500 "$dir/reply")"
-	import json, sys
-	top = json.load(open(sys.argv[1]))
-	assert {'prog', 'beside'} <= {r['comm'] for r in top['rows']} and abs(top['value'] / top['samples'] - 1e9 / 99) < 1e4, top
-PY
+has_others() {
+	curl -s --unix-socket "$socket" "http://localhost/api/v1/top?by=comm&n=0&type=cpu&from=${began}ns" >"$dir/reply"
+	python3 - "$dir/reply" <<-'PY'
+		import json, sys
+		top = json.load(open(sys.argv[1]))
+		sys.exit(not ({'prog', 'beside'} <= {r['comm'] for r in top['rows']} and abs(top['value'] / top['samples'] - 1e9 / 99) < 1e4))
+	PY
+}
+until_or_dead $daemon has_others || fail "the history during a recording: $(head -c 500 "$dir/reply")"
 echo "== offwind query record, waiting threads, and what fails"
-ask record --seconds 1 --label "pid=$prog" --format folded && grep -q '^prog;.*hot' "$dir/out" || fail "query record: $(cat "$dir/err")"
-ask record --seconds 1 --label comm=beside -F 199 -o "$dir/q2.pb.gz" && "$offwind" report "$dir/q2.pb.gz" | grep -q '199 samples a second' || fail "query record -F: $(cat "$dir/err")"
+asks() { # OPTION…: record, longer if there are no samples
+	local seconds
+	for seconds in 1 4 16; do
+		ask record --seconds $seconds "$@" && return
+		is_empty "$dir/err" || break
+	done
+	false
+}
+asks --label "pid=$prog" --format folded && grep -q '^prog;.*hot' "$dir/out" || fail "query record: $(cat "$dir/err")"
+asks --label comm=beside -F 199 -o "$dir/q2.pb.gz" && "$offwind" report "$dir/q2.pb.gz" | grep -q '199 samples a second' || fail "query record -F: $(cat "$dir/err")"
 sleep 1000 & sleeper=$!
 [ "$(record "seconds=2&format=folded&type=off_cpu&off-cpu&pid=$$")" = 200 ] || fail "off-CPU: $(head -c 300 "$dir/reply")"
 [ "$(record "seconds=1&pid=$sleeper")" = 422 ] && grep -q 'no samples were recorded: ' "$dir/reply" || fail "nothing to record: $(head -c 300 "$dir/reply")"
@@ -83,7 +97,8 @@ until_or_dead $daemon is_another || fail "no other server: $(cat "$dir/log")"
 until_or_dead $daemon recorded left 2 || fail "a recording goes on without the server"
 [ "$(metric offwind_recordings_running)" = 0 ] && ! pgrep -P $daemon -f 'offwind record' || fail "recordings run on: $(pgrep -P $daemon -a)"
 wait $pids 2>/dev/null
-[ "$(record "seconds=1&comm=prog")" = 200 ] || fail "a recording for another server: $(head -c 300 "$dir/reply")"
+records() { [ "$(record "seconds=1&comm=prog")" = 200 ] || ! is_empty "$dir/reply"; }
+until_or_dead $daemon records && is_profile "$dir/reply" || fail "a recording for another server: $(head -c 300 "$dir/reply")"
 awk -v used="$(metric 'offwind_cpu_seconds_total\{role="recordings"\}')" 'BEGIN { exit !(used > 0.1) }' || fail "CPU time of recordings"
 kill $beside $sleeper
 curl -s -X POST --unix-socket "$socket" "http://localhost/api/v1/record?seconds=600&comm=prog" -o "$dir/long1" & pids=$!
