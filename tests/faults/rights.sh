@@ -61,7 +61,7 @@ start() { # NAME UID SCRIPT: in namespaces of the user's own
 }
 ready() { # wait until all run their code
 	for p in "${started[@]}"; do
-		for i in $(seq 300); do
+		for i in $(seq 2000); do
 			grep -q '^10000000-10001000 rwxp' "/proc/$p/maps" 2> /dev/null && continue 2
 			kill -0 "$p" 2> /dev/null || fail "a case ended: $(cat ./*.log)"
 			sleep 0.1
@@ -88,7 +88,7 @@ start roots 0 "umask 077; cp $work/secret.map /tmp/perf-\$\$.map; exec $work/jit
 # No other user's file gives names to a process.
 start foreign 0 "setpriv --reuid 65534 --clear-groups cp $work/own.map /tmp/perf-\$\$.map; exec $work/jit"
 ready
-timeout 60 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d 3 -o p.pb.gz > record.log 2>&1 || fail "record: $(cat record.log)"
+timeout 200 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d 3 -o p.pb.gz > record.log 2>&1 || fail "record: $(cat record.log)"
 names() { "$BUILD/offwind" report -f folded --pid "$1" p.pb.gz; }
 for name in bound linked hard fifo device dump foreign; do
 	n=$(names "${!name}")

@@ -42,7 +42,7 @@ user() { # DIRECTORY: run it as an ordinary user, in namespaces of his own
 	started+=($!)
 }
 wait_for() { # PID: wait until it runs the
-	for i in $(seq 300); do
+	for i in $(seq 4000); do
 		[ "$(readlink "/proc/$1/exe")" != "" ] && grep -q '/victim$' "/proc/$1/maps" 2> /dev/null && return
 		kill -0 "$1" 2> /dev/null || fail "process $1 ended"
 		sleep 0.05
@@ -50,7 +50,7 @@ wait_for() { # PID: wait until it runs the
 	fail "process $1 does not start"
 }
 record() { # PROFILE STORE
-	OFFWIND_DB=$2 timeout 60 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d 2 -o "$1" > log 2>&1 || fail "record: $(cat log)"
+	OFFWIND_DB=$2 timeout 200 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d 2 -o "$1" > log 2>&1 || fail "record: $(cat log)"
 }
 names() { "$BUILD/offwind" report -f folded --pid "$2" "$1"; }
 has() { case $(names "$1" "$2") in *"$3"*) ;; *) fail "$4: $(names "$1" "$2")" ;; esac; }
