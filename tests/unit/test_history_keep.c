@@ -265,6 +265,7 @@ static void test_a_merge_is_one_transaction(void)
 	CHECK(db_sql("CREATE TRIGGER t BEFORE DELETE ON windows WHEN old.id = 2"
 		     " BEGIN SELECT raise(ABORT, 'no'); END") == SQLITE_OK,
 	      "a trigger");
+	h->step_ns = HOUR; /* all in one step */
 	CHECK(history_keep(h, &defaults, START + DAY) < 0, "fails");
 	CHECK(db_count("SELECT count(*) FROM windows WHERE level = 0") == 100 &&
 		      db_count(counted) == counters,
