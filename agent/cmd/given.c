@@ -74,13 +74,21 @@ static int load_history(struct stacks *stacks, struct history *history, bool bas
 	return history_read(history, &query, stacks, &found);
 }
 
-/* --time cannot be applied to a profile, because its samples are already counted together. */
+/*
+ * --time is on a recording's clock. It cannot be applied to a history, whose times are those of days, nor to a
+ * profile, whose samples are already counted together.
+ */
 int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick,
 	       struct store *store)
 {
-	for (size_t i = 0; i < n_histories; i++)
-		if (!strcmp(histories[i].path, path))
+	for (size_t i = 0; i < n_histories; i++) {
+		if (strcmp(histories[i].path, path) != 0)
+			continue;
+		if (!pick_any(pick))
 			return load_history(stacks, histories[i].history, base, pick);
+		log_error("%s: --time is for recordings; a history takes --from and --to", path);
+		return -EINVAL;
+	}
 	if (pick->from_ns || pick->to_ns) {
 		log_error("%s: --from and --to are for a history (offwind daemon)", path);
 		return -EINVAL;

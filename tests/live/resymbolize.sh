@@ -84,6 +84,8 @@ grep -q ' first$' "$dir/report" && ! grep -q 'resymbolized+0x' "$dir/report" || 
 resymbolize --no-lines || fail "$(cat "$dir/out")"
 grep -qE ' [1-9][0-9]* keep names that say more' "$dir/out" || fail "without the debug file: $(cat "$dir/out")"
 "$offwind" report --from -1h -n 0 "$history" | cmp - "$dir/report" || fail "names were taken back"
+"$offwind" report --time 0,1 "$history" >"$dir/out" 2>"$dir/err"
+[ $? = 1 ] && grep -q -- '--time is for recordings; a history takes --from and --to' "$dir/err" || fail "--time of a history: $(cat "$dir/err")"
 # Each of these begins with what was recorded without names: the debug file below --symfs, and from a server.
 "$dir/resymbolized" & resymbolized=$!
 begin() {
