@@ -230,6 +230,10 @@ int cmd_explain(int argc, char **argv)
 		log_error("explain: takes one input; see offwind explain --help");
 		return CMD_USAGE;
 	}
+	if (o.sample.wanted && o.sample.stop) {
+		log_error("explain: use --sample or --stop, not both");
+		return CMD_USAGE;
+	}
 	o.walking.pipeline.on_walked = on_walked;
 	o.walking.pipeline.explain = is_wanted;
 	o.walking.pipeline.ctx = &o.sample;

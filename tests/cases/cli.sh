@@ -226,7 +226,7 @@ grep -q 'root	rule$' "$dir/ends" || fail "no root: $(cat "$dir/ends")"
 "$offwind" report -f tsv "$dir/long.core" 2>/dev/null | ends | cmp - "$dir/ends" || fail "a profile's ends differ"
 
 echo "== usage"
-for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind --max-frames 0 $samples/file.data" "report --callers x --diff b a" "report -f svg a" top "top x" "record --keep 3" "record -F 0" "record --no-such" cache "cache show" "cache lookup x" "cache ls x" "cache --format x ls" "cache export x" "cache --budget 1X gc"; do
+for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind --max-frames 0 $samples/file.data" "report --callers x --diff b a" "report -f svg a" "explain --sample 1 --stop truncated $samples/file.data" top "top x" "record --keep 3" "record -F 0" "record --no-such" cache "cache show" "cache lookup x" "cache ls x" "cache --format x ls" "cache export x" "cache --budget 1X gc"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err"
 	[ $? = 2 ] && [ ! -s "$dir/out" ] && [ -s "$dir/err" ] || fail "offwind $words: $(cat "$dir/out" "$dir/err")"
 done
