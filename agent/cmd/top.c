@@ -53,6 +53,7 @@ struct top {
 	struct stacks *windows[WINDOWS_MAX]; /* newest first */
 	size_t n_windows, most_windows;
 	size_t by, order, scroll;
+	uint64_t short_ns; /* by how much the newest window is shorter than the delay */
 	bool paused, keys, redraw;
 	uint64_t drawn; /* number of tables shown */
 	struct accounting total;
@@ -161,6 +162,7 @@ static void print_status(const struct top *t, const struct ranking *r, FILE *out
 	struct tm tm;
 	time_t now = time(NULL);
 	char clock[16] = "";
+	double seconds = (double)(t->n_windows * t->options->delay_ns - t->short_ns) / 1e9;
 
 	if (localtime_r(&now, &tm))
 		(void)strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
@@ -170,11 +172,11 @@ static void print_status(const struct top *t, const struct ranking *r, FILE *out
 	(void)fprintf(out, "offwind top  %s  ", clock);
 	table_text(t->source->info.host, 0, false, out);
 	(void)fprintf(out,
-		      "  last %.0f s: %s%s; by %s, sorted by %s; %" PRIu64 " samples, %" PRIu64
+		      "  last %.*f s: %s%s; by %s, sorted by %s; %" PRIu64 " samples, %" PRIu64
 		      " lost%s\n",
-		      (double)(t->n_windows * t->options->delay_ns) / 1e9, value,
-		      t->only_pid ? " of one process" : "", by_names[t->by], order_names[t->order],
-		      t->total.captured, lost, t->paused ? "; PAUSED" : "");
+		      seconds < 9.95, seconds, value, t->only_pid ? " of one process" : "",
+		      by_names[t->by], order_names[t->order], t->total.captured, lost,
+		      t->paused ? "; PAUSED" : "");
 }
 
 /* Print the second line: the prompt, the conditions in effect, or the keys. */
@@ -394,6 +396,16 @@ static bool look_at_screen(struct top *t)
 	return true;
 }
 
+/* The processes that are shown have ended: print what they ran since the last table, which was due at next_ns. */
+static int show_last(struct top *t, uint64_t next_ns)
+{
+	uint64_t now = now_ns();
+	int err = take_window(t);
+
+	t->short_ns = next_ns > now ? next_ns - now : 0;
+	return err ? err : draw(t);
+}
+
 /*
  * Sample, and draw after each delay, until the user quits, --count tables are shown or an error
  * occurs. Return 0, or a negative code after reporting it.
@@ -408,8 +420,10 @@ static int run(struct top *t)
 		int rc = source_next(t->source, &event, 50);
 		uint64_t now = now_ns();
 
-		if (rc == 0)
-			return 0;
+		if (rc == 0) {
+			err = t->options->batch ? show_last(t, next) : 0;
+			break;
+		}
 		if (rc == 1) {
 			reading_busy(true);
 			err = pipeline_event(t->pipeline, &event);

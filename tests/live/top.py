@@ -2,7 +2,7 @@
 
 usage: top.py OFFWIND
 """
-import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
+import fcntl, os, pty, re, resource, select, signal, struct, subprocess, sys, termios, time
 
 OFFWIND = sys.argv[1]
 ENTER, LEAVE = b'\x1b[?1049h', b'\x1b[?1049l'
@@ -162,6 +162,14 @@ try:
     none = subprocess.run([OFFWIND, 'top'], stdin=subprocess.DEVNULL, capture_output=True)
     check(none.returncode == 2 and b'must be a terminal' in none.stderr and not none.stdout,
           'without a terminal')
+    # A process that ends, after four seconds of CPU time, before the first table is due.
+    ended = subprocess.Popen([os.environ['WORK'] + '/spin_here'],
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (4, 4)))
+    batch = subprocess.run([OFFWIND, 'top', '-b', '-p', str(ended.pid), '--delay', '100', '-F', '499', '--by', 'comm'],
+                           stdout=subprocess.PIPE, timeout=120, check=False)
+    ended.wait()
+    check(batch.returncode == 0 and batch.stdout.count(b'offwind top') == 1 and b'spin_here' in batch.stdout,
+          'batch of ended processes: %r' % batch.stdout)
     batch = subprocess.run([OFFWIND, 'top', '-b', '-n', '2', '--delay', '500ms', '-F', '499', '--by', 'comm'],
                            stdin=subprocess.DEVNULL, capture_output=True)
     check(batch.returncode == 0 and batch.stdout.count(b'offwind top') == 2 and
