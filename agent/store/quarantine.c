@@ -182,14 +182,15 @@ void quarantine_load(struct store *s)
 
 	if (s->refused_are_known || !s->db || session_gave_up(s))
 		return;
-	s->refused_are_known = true;
 	stmt = session_statement(s, REFUSED, &err);
-	if (!stmt)
-		return;
-	(void)sqlite3_bind_int64(stmt, 1, TABLE_BUILDER);
-	while (db_step(stmt) == 1)
-		add_refused(s, stmt);
-	db_release(stmt);
+	if (stmt) {
+		(void)sqlite3_bind_int64(stmt, 1, TABLE_BUILDER);
+		while (db_step(stmt) == 1)
+			add_refused(s, stmt);
+		db_release(stmt);
+	}
+	/* Last: other threads look at the list without the lock from now on. */
+	s->refused_are_known = true;
 }
 
 void quarantine_unload(struct store *s)

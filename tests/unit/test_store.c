@@ -502,6 +502,71 @@ static void test_work_goes_on_while_others_want(void)
 	uw_object_put(w.object);
 }
 
+struct refusing {
+	struct store *store;
+	pthread_barrier_t *all;
+	int fd;
+	bool refused;
+};
+
+static void *ask_whether_refused(void *ctx)
+{
+	struct refusing *r = ctx;
+
+	(void)pthread_barrier_wait(r->all);
+	r->refused = store_refuses(r->store, r->fd, 0, program);
+	return NULL;
+}
+
+/* The list is read when it is first needed, perhaps by several threads at once. */
+static void test_what_is_refused_is_refused_on_all_threads(void)
+{
+	enum { THREADS = 4, ROUNDS = 10 };
+	char sql[512];
+	struct store_file file;
+	struct uw_object *object = open_program(program, &file);
+	int fd = open(program, O_RDONLY | O_CLOEXEC);
+	struct store *store;
+	sqlite3 *db;
+
+	remove_db();
+	CHECK(!store_open(db_name, &store) && !store_quarantine(store, NULL, &file, "a reason"),
+	      "a file in quarantine");
+	store_close(store);
+	(void)snprintf(sql, sizeof(sql),
+		       "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 2000)"
+		       " INSERT INTO quarantine (build_id, path, builder, file, reason, since,"
+		       " crashes) SELECT x'', '/' || i, %u, i, 'another', 0, 1 FROM n",
+		       TABLE_BUILDER);
+	CHECK(sqlite3_open(db_name, &db) == SQLITE_OK &&
+		      sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK,
+	      "and many others");
+	(void)sqlite3_close(db);
+	for (int round = 0; round < ROUNDS; round++) {
+		pthread_barrier_t all;
+		pthread_t threads[THREADS];
+		struct refusing asked[THREADS];
+		bool refused = true;
+
+		CHECK(!store_open(db_name, &store), "open");
+		(void)pthread_barrier_init(&all, NULL, THREADS);
+		for (int i = 0; i < THREADS; i++) {
+			asked[i] = (struct refusing){ store, &all, fd, false };
+			if (pthread_create(&threads[i], NULL, ask_whether_refused, &asked[i]))
+				abort();
+		}
+		for (int i = 0; i < THREADS; i++) {
+			(void)pthread_join(threads[i], NULL);
+			refused = refused && asked[i].refused;
+		}
+		CHECK(refused, "each thread");
+		(void)pthread_barrier_destroy(&all);
+		store_close(store);
+	}
+	(void)close(fd);
+	uw_object_put(object);
+}
+
 static void test_paths(void)
 {
 	char *path = NULL;
@@ -541,6 +606,7 @@ int main(void)
 	test_budget_evicts_the_least_used();
 	test_a_thread_keeps_them();
 	test_work_goes_on_while_others_want();
+	test_what_is_refused_is_refused_on_all_threads();
 	test_paths();
 	(void)snprintf(command, sizeof(command), "rm -rf %s", folder);
 	if (system(command))
