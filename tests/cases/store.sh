@@ -83,6 +83,10 @@ libc=$(cache query --format csv "SELECT path FROM objects WHERE path LIKE '%/lib
 for object in "$id" "${id:0:8}" libc.so.6 libc "$libc"; do
 	cache show "$object" >"$dir/out" && grep -q "^build-id  *$id" "$dir/out" || fail "show $object: $(cat "$dir/err")"
 done
+# A table is missing: nothing is looked for that a query could not find.
+cp "$db" "$dir/broken.db"
+sqlite3 "$dir/broken.db" 'ALTER TABLE objects RENAME TO others' && "$offwind" cache --db "$dir/broken.db" show "$libc" 2>"$dir/err"
+[ $? = 1 ] && grep -q 'the store is damaged' "$dir/err" || fail "a store without objects: $(cat "$dir/err")"
 cache ls --match libc.so >"$dir/out" && grep -q "^$id .*$libc\$" "$dir/out" || fail ls
 # Rows agree with readelf's, by the CFA at 200 addresses.
 readelf --debug-dump=frames-interp "$libc" 2>/dev/null | awk '

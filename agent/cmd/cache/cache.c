@@ -80,10 +80,12 @@ static int object_of_file(sqlite3 *db, const char *path, int64_t *out)
 		return err;
 	id = uw_object_build_id(object);
 	err = identity_of_object(object, &identity);
-	if (!err && sqlite3_prepare_v2(db,
-				       "SELECT id FROM objects WHERE hex(build_id) = hex(?1)"
-				       " AND identity = ?2",
-				       -1, &stmt, NULL) == SQLITE_OK) {
+	if (!err)
+		err = db_errno(sqlite3_prepare_v2(
+			db,
+			"SELECT id FROM objects WHERE hex(build_id) = hex(?1) AND identity = ?2",
+			-1, &stmt, NULL));
+	if (!err) {
 		(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
 		(void)sqlite3_bind_blob(stmt, 2, identity.bytes, IDENTITY_SIZE, SQLITE_STATIC);
 		err = sqlite3_step(stmt) == SQLITE_ROW ? 0 : -ENOENT;
@@ -103,6 +105,8 @@ int cache_object(sqlite3 *db, const char *key, int64_t *object)
 		err = stored_find_text(db, key, object);
 	if (err == -ENOENT)
 		log_error("%s: the store has no such object; offwind cache prefetch adds it", key);
+	else if (err == -EBADMSG)
+		log_error("%s: the store is damaged; offwind cache verify looks for what is", key);
 	else if (err)
 		log_error("%s: %s", key, strerror(-err));
 	return err;
