@@ -73,7 +73,7 @@ static const char *shape(const struct flame *f)
 
 	for (size_t i = 0; i < f->n_nodes; i++) {
 		const struct flame_node *n = &f->nodes[i];
-		const struct flame_value *v = &f->values[n->values];
+		const struct flame_value v = flame_value(f, i, 0);
 
 		while (i && depth >= n->depth) {
 			text[used++] = ')';
@@ -84,15 +84,15 @@ static const char *shape(const struct flame *f)
 					 f->frames[n->frame].name);
 		if (f->frames[n->frame].kind & FLAME_INLINED)
 			text[used++] = '*';
-		if (v->now)
+		if (v.now)
 			used += (size_t)snprintf(text + used, sizeof(text) - used, ":%d",
-						 (int)v->now);
-		if (v->base)
+						 (int)v.now);
+		if (v.base)
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "/%d",
-						 (int)v->base);
-		if (v->guessed)
+						 (int)v.base);
+		if (v.guessed)
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "~%d",
-						 (int)v->guessed);
+						 (int)v.guessed);
 		text[used++] = '(';
 		depth = n->depth;
 	}
@@ -139,8 +139,7 @@ static void test_values_below_zero_are_left_out(void)
 	add(s, false, 5, "comm", "x", (uint32_t[]){ main_ }, 1);
 	CHECK(!flame_new(s, 0, NULL, &f), "tree");
 	CHECK(f && f->n_negative == 1 && f->n_nodes == 2, "b is not in it");
-	CHECK(f && f->values[f->nodes[1].values].now == INT64_MAX,
-	      "sums end at the largest number");
+	CHECK(f && flame_value(f, 1, 0).now == INT64_MAX, "sums end at the largest number");
 	flame_free(f);
 	stacks_free(s);
 }
@@ -214,8 +213,7 @@ static void test_depth_is_bounded(void)
 		ids[i] = a;
 	add(s, false, 5, NULL, NULL, ids, DEEP);
 	CHECK(!flame_new(s, 0, NULL, &f), "tree");
-	CHECK(f && f->n_nodes == FLAME_DEPTH + 2 &&
-		      f->values[f->nodes[f->n_nodes - 1].values].now == 5 &&
+	CHECK(f && f->n_nodes == FLAME_DEPTH + 2 && flame_value(f, f->n_nodes - 1, 0).now == 5 &&
 		      !strcmp(f->frames[f->nodes[f->n_nodes - 1].frame].name, FLAME_DEEP),
 	      "the rest is one frame");
 	flame_free(f);

@@ -11,10 +11,27 @@
 struct builder {
 	struct flame *flame;
 	const char *by; /* key of the label; NULL: none */
-	size_t room_nodes, room_frames, room_values;
-	struct uw_hash_index by_frame, by_node; /* nodes by parent and frame */
-	struct strings texts;			/* names of nodes that are not functions */
+	size_t room_nodes, room_frames, room_kin, room_now, room_base, room_guessed;
+	struct uw_hash_index by_frame;
+	/*
+	 * By node: its last child, and the next one of its parent; 0: there is none. Most nodes have one child, which is
+	 * found by this; by_node has all others, by parent and frame.
+	 */
+	struct kin {
+		uint32_t child, beside;
+	} * kin;
+	struct uw_hash_index by_node;
+	struct strings texts; /* names of nodes that are not functions */
 	uint32_t *frame_of; /* by line of the profile: its frame; UW_HASH_NONE: not looked up yet */
+	/*
+	 * By location: the frame of its only line; UW_HASH_NONE: not looked up yet, or it has several lines. It is apart
+	 * from the locations, as a small array stays in the CPU's caches.
+	 */
+	uint32_t *only_frame;
+	/* By function: its frame in the module where it was seen last, if it was not inlined there; frame UW_HASH_NONE: none. */
+	struct known {
+		uint32_t frame, module;
+	} * known;
 	/*
 	 * The way of the sample before this one, outermost location first: the nodes that lie on it are not
 	 * looked up again. Samples of a history are in the order of their stacks.
@@ -63,50 +80,69 @@ static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 	return (uint32_t)f->n_frames++;
 }
 
-/* Append the values of one more node, all zero. -ENOMEM. */
-static int add_values(struct builder *b)
+/* Let an array of values have those of one more node, all zero. -ENOMEM. */
+static int add_values(const struct flame *f, int64_t **values, size_t *room)
+{
+	const size_t n = f->n_nodes * f->n_types;
+	int err = array_reserve(*values, n + f->n_types, *room);
+
+	if (!err)
+		memset(*values + n, 0, f->n_types * sizeof(**values));
+	return err;
+}
+
+/* Add a child of parent, which has none with that frame. -E2BIG: too many nodes. */
+static int add_child(struct builder *b, uint32_t parent, uint32_t frame)
 {
 	struct flame *f = b->flame;
-	size_t n = f->n_nodes * f->n_types;
+	const uint32_t id = (uint32_t)f->n_nodes;
+	uint32_t last = 0;
+	int err = id < FLAME_NODES ? array_grow(f->nodes, f->n_nodes, b->room_nodes) : -E2BIG;
 
-	for (size_t t = 0; t < f->n_types; t++) {
-		if (array_grow(f->values, n + t, b->room_values))
-			return -ENOMEM;
-		f->values[n + t] = (struct flame_value){ 0 };
-	}
+	if (!err)
+		err = array_grow(b->kin, f->n_nodes, b->room_kin);
+	if (!err)
+		err = add_values(f, &f->now, &b->room_now);
+	if (!err && f->diff)
+		err = add_values(f, &f->base, &b->room_base);
+	if (!err && f->guessed)
+		err = add_values(f, &f->guessed, &b->room_guessed);
+	if (!err && id)
+		last = b->kin[parent].child;
+	if (!err && last)
+		err = uw_hash_add(&b->by_node, hash_u64(parent, f->nodes[last].frame), last);
+	if (err)
+		return err;
+	f->nodes[id] = (struct flame_node){ .parent = parent,
+					    .frame = frame,
+					    .depth = id ? f->nodes[parent].depth + 1 : 0,
+					    .values = (uint32_t)(id * f->n_types) };
+	b->kin[id] = (struct kin){ .beside = last };
+	if (id)
+		b->kin[parent].child = id;
+	f->n_nodes++;
 	return 0;
 }
 
 /* Find or add the child of parent with that frame. -E2BIG: too many nodes. */
 static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t *out)
 {
-	struct flame *f = b->flame;
-	uint64_t hash = hash_u64(parent, frame);
-	uint32_t id = UW_HASH_FIND(i, &b->by_node, hash,
-				   f->nodes[i].parent == parent && f->nodes[i].frame == frame);
-	int err;
+	const struct flame_node *nodes = b->flame->nodes;
+	const uint32_t last = b->flame->n_nodes ? b->kin[parent].child : 0;
+	uint32_t id = UW_HASH_NONE;
+	int err = 0;
 
+	if (last && nodes[last].frame == frame)
+		id = last;
+	else if (last && b->kin[last].beside)
+		id = UW_HASH_FIND(i, &b->by_node, hash_u64(parent, frame),
+				  nodes[i].parent == parent && nodes[i].frame == frame);
 	if (id == UW_HASH_NONE) {
-		if (f->n_nodes == FLAME_NODES)
-			return -E2BIG;
-		err = array_grow(f->nodes, f->n_nodes, b->room_nodes);
-		if (err)
-			return err;
-		id = (uint32_t)f->n_nodes;
-		err = uw_hash_add(&b->by_node, hash, id);
-		if (err)
-			return err;
-		err = add_values(b);
-		if (err)
-			return err;
-		f->nodes[id] = (struct flame_node){ .parent = parent,
-						    .frame = frame,
-						    .depth = id ? f->nodes[parent].depth + 1 : 0,
-						    .values = id * f->n_types };
-		f->n_nodes++;
+		id = (uint32_t)b->flame->n_nodes;
+		err = add_child(b, parent, frame);
 	}
 	*out = id;
-	return 0;
+	return err;
 }
 
 /* Go to the child of *at that is not a function but has this name; add it if it is new. */
@@ -212,6 +248,30 @@ static int enter_heads(struct builder *b, const struct stacks_sample *sample, ui
 	return err;
 }
 
+/* Return the frame of a function, which is added if it is new. UW_HASH_NONE: out of memory. */
+static uint32_t function_frame(struct builder *b, uint32_t function, uint32_t module, bool inlined)
+{
+	const struct stacks *s = b->flame->stacks;
+	const struct stacks_module *m = &s->modules[module];
+	const struct stacks_function *f = &s->functions[function];
+	struct known *known = &b->known[function];
+	uint32_t frame;
+
+	if (!inlined && known->frame != UW_HASH_NONE && known->module == module)
+		return known->frame;
+	frame = frame_id(b,
+			 &(struct flame_frame){ .name = f->name,
+						.module = m->name,
+						.file = f->file,
+						.line = f->start_line,
+						.kind = (m->kernel ? FLAME_KERNEL : FLAME_USER) |
+							(inlined ? FLAME_INLINED : 0) |
+							inner_of_function(f->name) * FLAME_INNER });
+	if (!inlined)
+		*known = (struct known){ frame, module };
+	return frame;
+}
+
 /*
  * Go from *at to the nodes of a location's function and inlined calls. *cut: FLAME_DEPTH was
  * reached.
@@ -220,13 +280,13 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 {
 	const struct stacks *s = b->flame->stacks;
 	const struct stacks_location *l = &s->locations[location];
-	const struct stacks_module *m = &s->modules[l->module];
+	const uint32_t only = b->only_frame[location];
 	int err = 0;
 
+	if (only != UW_HASH_NONE && b->flame->nodes[*at].depth < FLAME_DEPTH)
+		return add_node(b, *at, only, at);
 	/* The function itself is the last line; it calls what was inlined into it. */
 	for (uint32_t i = l->n_lines; !err && i-- > 0;) {
-		const struct stacks_function *f =
-			&s->functions[s->lines[l->first_line + i].function];
 		uint32_t *frame = &b->frame_of[l->first_line + i];
 
 		if (b->flame->nodes[*at].depth >= FLAME_DEPTH) {
@@ -234,17 +294,12 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 			return enter_named(b, at, FLAME_DEEP, FLAME_STOP);
 		}
 		if (*frame == UW_HASH_NONE)
-			*frame = frame_id(
-				b, &(struct flame_frame){
-					   .name = f->name,
-					   .module = m->name,
-					   .file = f->file,
-					   .line = f->start_line,
-					   .kind = (m->kernel ? FLAME_KERNEL : FLAME_USER) |
-						   (i + 1 < l->n_lines ? FLAME_INLINED : 0) |
-						   inner_of_function(f->name) * FLAME_INNER });
+			*frame = function_frame(b, s->lines[l->first_line + i].function, l->module,
+						i + 1 < l->n_lines);
 		err = *frame == UW_HASH_NONE ? -ENOMEM : add_node(b, *at, *frame, at);
 	}
+	if (!err && l->n_lines == 1)
+		b->only_frame[location] = b->frame_of[l->first_line];
 	return err;
 }
 
@@ -268,6 +323,24 @@ static int take_step(struct builder *b, uint32_t location, uint32_t place, uint3
 static void add_to(int64_t *sum, int64_t value)
 {
 	*sum = stacks_sum(*sum, value);
+}
+
+/* Let the nodes from one to its caller `above`, which is not included, have values of guessed frames. -ENOMEM. */
+static int add_guessed(struct builder *b, uint32_t node, uint32_t above, const int64_t *value)
+{
+	struct flame *f = b->flame;
+	const size_t n = f->n_nodes * f->n_types;
+	int err = 0;
+
+	if (!f->guessed) {
+		err = array_reserve(f->guessed, n, b->room_guessed);
+		if (!err)
+			memset(f->guessed, 0, n * sizeof(*f->guessed));
+	}
+	for (; !err && node != above; node = f->nodes[node].parent)
+		for (size_t t = 0; t < f->n_types; t++)
+			add_to(&f->guessed[f->nodes[node].values + t], value[t]);
+	return err;
 }
 
 /* Add a sample's values to the tree. */
@@ -303,16 +376,11 @@ static int add_sample(struct builder *b, size_t number, bool *guessed)
 		 * All functions inlined at this address are guessed, too, because the guess was the
 		 * address.
 		 */
-		for (uint32_t node = at; !err && guessed[i] && node != above;
-		     node = f->nodes[node].parent)
-			for (size_t t = 0; t < f->n_types; t++)
-				add_to(&f->values[f->nodes[node].values + t].guessed, value[t]);
+		if (!err && guessed[i])
+			err = add_guessed(b, at, above, value);
 	}
-	for (size_t t = 0; !err && t < f->n_types; t++) {
-		struct flame_value *v = &f->values[f->nodes[at].values + t];
-
-		add_to(sample->base ? &v->base : &v->now, value[t]);
-	}
+	for (size_t t = 0; !err && t < f->n_types; t++)
+		add_to(&(sample->base ? f->base : f->now)[f->nodes[at].values + t], value[t]);
 	return err;
 }
 
@@ -326,11 +394,9 @@ static int add_samples(struct builder *b)
 	bool *guessed;
 	int err = 0;
 
-	for (size_t i = 0; i < s->n_samples; i++) {
+	for (size_t i = 0; i < s->n_samples; i++)
 		if (s->samples[i].n_locations > most)
 			most = s->samples[i].n_locations;
-		f->diff = f->diff || s->samples[i].base;
-	}
 	guessed = calloc((size_t)most + 1, sizeof(*guessed));
 	b->way = calloc((size_t)most + 1, sizeof(*b->way));
 	if (!guessed || !b->way) {
@@ -340,6 +406,7 @@ static int add_samples(struct builder *b)
 	if (samples == SIZE_MAX || strcmp(s->types[samples].unit, "count") != 0)
 		f->n_samples = -1;
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
+		stacks_fetch(s, i + 1, b->only_frame);
 		err = add_sample(b, i, guessed);
 		if (f->n_samples >= 0 && !s->samples[i].base)
 			f->n_samples = stacks_sum(f->n_samples, value_of(s, i, samples));
@@ -400,70 +467,61 @@ static int by_frame(const void *a, const void *b, void *ctx)
 	return (x > y) - (x < y);
 }
 
-/*
- * Put the children of each node beside each other, sorted by frame: those of node i become order[first[i]] and so on, up
- * to order[first[i + 1]], which is not included. Most nodes have one child, which needs no sorting.
- */
-static void sort_children(const struct flame *f, uint32_t *first, uint32_t *order)
+/* Sort the children of a node by frame. Most nodes have one, which needs no sorting. */
+static int sort_children(struct builder *b, uint32_t node, uint32_t **order, size_t *room)
 {
-	const size_t n = f->n_nodes;
+	uint32_t *next = &b->kin[node].child;
+	size_t n = 0;
 
-	memset(first, 0, (n + 2) * sizeof(*first));
-	for (size_t i = 1; i < n; i++)
-		first[f->nodes[i].parent + 2]++;
-	for (size_t i = 1; i <= n; i++)
-		first[i + 1] += first[i];
-	/* What is in the next node's place moves up to where this node's children end, and so becomes right. */
-	for (size_t i = 1; i < n; i++)
-		order[first[f->nodes[i].parent + 1]++] = (uint32_t)i;
-	for (size_t i = 0; i < n; i++)
-		if (first[i + 1] - first[i] > 1)
-			qsort_r(order + first[i], first[i + 1] - first[i], sizeof(*order), by_frame,
-				f->nodes);
+	if (!*next || !b->kin[*next].beside)
+		return 0;
+	for (uint32_t child = *next; child; child = b->kin[child].beside) {
+		if (array_grow(*order, n, *room))
+			return -ENOMEM;
+		(*order)[n++] = child;
+	}
+	qsort_r(*order, n, sizeof(**order), by_frame, b->flame->nodes);
+	for (size_t i = 0; i < n; i++) {
+		*next = (*order)[i];
+		next = &b->kin[*next].beside;
+	}
+	*next = 0;
+	return 0;
 }
 
-/* Sort the nodes in preorder. A descent from the root remembers for each node which child comes next. */
-static int sort_nodes(struct flame *f)
+/* Sort the nodes in preorder. */
+static int sort_nodes(struct builder *b)
 {
-	size_t n = f->n_nodes;
-	uint32_t *order = malloc((n + 1) * sizeof(*order)); /* all nodes but the root */
-	uint32_t *first = malloc((n + 2) * sizeof(*first)); /* by old number, as sort_children */
-	uint32_t *taken = calloc(n + 1, sizeof(*taken));    /* by old number: children */
-	uint32_t *place = malloc((n + 1) * sizeof(*place)); /* by old number: the new number */
-	struct flame_node *sorted = malloc((n + 1) * sizeof(*sorted));
-	int err = order && first && taken && place && sorted ? 0 : -ENOMEM;
-	uint32_t at = 0, done = 1;
+	struct flame *f = b->flame;
+	struct flame_node *sorted = malloc((f->n_nodes + 1) * sizeof(*sorted));
+	uint32_t *order = NULL, at = 0;
+	size_t room = 0, n = 0;
+	int err = sorted ? 0 : -ENOMEM;
 
-	if (err)
-		goto out;
-	sort_children(f, first, order);
-	sorted[0] = f->nodes[0];
-	place[0] = 0;
-	while (done < n) {
-		uint32_t next = first[at] + taken[at];
+	while (!err && n < f->n_nodes) {
+		const struct flame_node *node = &f->nodes[at];
+		uint32_t child;
 
-		if (next < first[at + 1]) {
-			uint32_t child = order[next];
-
-			taken[at]++;
-			place[child] = done;
-			sorted[done] = f->nodes[child];
-			sorted[done++].parent = place[at];
-			at = child;
-		} else {
-			at = f->nodes[at].parent;
-		}
+		err = sort_children(b, at, &order, &room);
+		if (err)
+			break;
+		child = b->kin[at].child;
+		sorted[n] = *node;
+		/* From now on the node has its new number where its children were. */
+		sorted[n].parent = at ? b->kin[node->parent].child : 0;
+		b->kin[at].child = (uint32_t)n++;
+		for (; !child && at; at = f->nodes[at].parent)
+			child = b->kin[at].beside;
+		at = child;
+	}
+	free(order);
+	if (err) {
+		free(sorted);
+		return err;
 	}
 	free(f->nodes);
 	f->nodes = sorted;
-	sorted = NULL;
-out:
-	free(order);
-	free(first);
-	free(taken);
-	free(place);
-	free(sorted);
-	return err;
+	return 0;
 }
 
 /* What flame_new() allocates: the tree, and the texts that live as long as the tree. */
@@ -471,6 +529,16 @@ struct owned {
 	struct flame flame;
 	struct strings texts;
 };
+
+/* Return size bytes of UW_HASH_NONE; the caller frees them. NULL: no memory. */
+static void *none_yet(size_t size)
+{
+	void *ids = malloc(size + 1);
+
+	if (ids)
+		memset(ids, 0xff, size);
+	return ids;
+}
 
 int flame_new(const struct stacks *stacks, size_t type, const char *by, struct flame **out)
 {
@@ -487,19 +555,25 @@ int flame_new(const struct stacks *stacks, size_t type, const char *by, struct f
 	for (size_t t = 0; t < stacks->n_types && b.flame->n_types < FLAME_TYPES; t++)
 		if (t != type)
 			b.flame->types[b.flame->n_types++] = t;
-	b.frame_of = malloc((stacks->n_lines + 1) * sizeof(*b.frame_of));
-	if (b.frame_of)
-		memset(b.frame_of, 0xff, stacks->n_lines * sizeof(*b.frame_of)); /* UW_HASH_NONE */
-	err = b.frame_of ? enter_named(&b, &root, "all", FLAME_ROOT) : -ENOMEM;
+	for (size_t i = 0; i < stacks->n_samples && !b.flame->diff; i++)
+		b.flame->diff = stacks->samples[i].base;
+	b.frame_of = none_yet(stacks->n_lines * sizeof(*b.frame_of));
+	b.only_frame = none_yet(stacks->n_locations * sizeof(*b.only_frame));
+	b.known = none_yet(stacks->n_functions * sizeof(*b.known));
+	err = b.frame_of && b.only_frame && b.known ? enter_named(&b, &root, "all", FLAME_ROOT)
+						    : -ENOMEM;
 	if (!err)
 		err = add_samples(&b);
 	if (!err)
 		err = sort_frames(b.flame);
 	if (!err)
-		err = sort_nodes(b.flame);
+		err = sort_nodes(&b);
 	uw_hash_fini(&b.by_frame);
 	uw_hash_fini(&b.by_node);
+	free(b.kin);
 	free(b.frame_of);
+	free(b.only_frame);
+	free(b.known);
 	free(b.way);
 	owned->texts = b.texts;
 	if (err) {
@@ -518,7 +592,9 @@ void flame_free(struct flame *flame)
 		return;
 	free(flame->frames);
 	free(flame->nodes);
-	free(flame->values);
+	free(flame->now);
+	free(flame->base);
+	free(flame->guessed);
 	strings_fini(&owned->texts);
 	free(owned);
 }

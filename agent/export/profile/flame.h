@@ -43,12 +43,7 @@ struct flame_node {	 /* in preorder: a node, then the subtrees of its children *
 	uint32_t parent; /* of the root: 0 */
 	uint32_t frame;
 	uint32_t depth;
-	size_t values; /* index of its n_types values in flame.values */
-};
-
-struct flame_value {	   /* values of one node and one sample type */
-	int64_t now, base; /* of samples whose innermost frame is this node */
-	int64_t guessed;   /* of samples through this node for which the frame was guessed */
+	uint32_t values; /* index of its n_types values in flame.now, base and guessed */
 };
 
 struct flame {
@@ -59,11 +54,25 @@ struct flame {
 	size_t n_frames;
 	struct flame_node *nodes; /* nodes[0] is the root */
 	size_t n_nodes;
-	struct flame_value *values; /* see flame_node.values */
-	bool diff;		    /* the profile has a base to compare with */
-	int64_t n_samples;	    /* the sum of the type "samples"; -1: there is no such type */
-	size_t n_negative; /* samples with a negative value of the first type, which count as 0 */
+	/* See flame_node.values. base: NULL without diff; guessed: NULL if none is. */
+	int64_t *now, *base; /* of samples whose innermost frame is the node */
+	int64_t *guessed;    /* of samples through the node for which the frame was guessed */
+	bool diff;	     /* the profile has a base to compare with */
+	int64_t n_samples;   /* the sum of the type "samples"; -1: there is no such type */
+	size_t n_negative;   /* samples with a negative value of the first type, which count as 0 */
 };
+
+struct flame_value { /* of one node and one sample type */
+	int64_t now, base, guessed;
+};
+
+static inline struct flame_value flame_value(const struct flame *f, size_t node, size_t type)
+{
+	const size_t at = f->nodes[node].values + type;
+
+	return (struct flame_value){ f->now[at], f->base ? f->base[at] : 0,
+				     f->guessed ? f->guessed[at] : 0 };
+}
 
 /*
  * Merge all samples into a tree with the values of up to FLAME_TYPES sample types, of which `type`

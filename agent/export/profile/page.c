@@ -106,12 +106,6 @@ static int64_t common(int64_t a, int64_t b)
 	return a;
 }
 
-/* Return the values of node i and type t. */
-static const struct flame_value *value_of(const struct flame *f, size_t i, size_t t)
-{
-	return &f->values[f->nodes[i].values + t];
-}
-
 /*
  * Return the greatest common divisor of all values of a type. The page contains the values divided
  * by it, which makes it smaller.
@@ -121,9 +115,9 @@ static int64_t unit_of(const struct flame *f, size_t t)
 	int64_t one = 0;
 
 	for (size_t i = 0; i < f->n_nodes && one != 1; i++) {
-		const struct flame_value *v = value_of(f, i, t);
+		const struct flame_value v = flame_value(f, i, t);
 
-		one = common(common(v->now, v->base), common(v->guessed, one));
+		one = common(common(v.now, v.base), common(v.guessed, one));
 	}
 	return one ? one : 1;
 }
@@ -135,13 +129,13 @@ static int64_t unit_of(const struct flame *f, size_t t)
 static bool alike(const struct flame *f, size_t a, int64_t a_one, size_t b, int64_t b_one)
 {
 	for (size_t i = 0; i < f->n_nodes; i++) {
-		const struct flame_value *x = value_of(f, i, a), *y = value_of(f, i, b);
+		const struct flame_value x = flame_value(f, i, a), y = flame_value(f, i, b);
 
 		/* Most nodes are no stack's end. */
-		if (!(x->now | x->base | x->guessed | y->now | y->base | y->guessed))
+		if (!(x.now | x.base | x.guessed | y.now | y.base | y.guessed))
 			continue;
-		if (x->now / a_one != y->now / b_one || x->base / a_one != y->base / b_one ||
-		    x->guessed / a_one != y->guessed / b_one)
+		if (x.now / a_one != y.now / b_one || x.base / a_one != y.base / b_one ||
+		    x.guessed / a_one != y.guessed / b_one)
 			return false;
 	}
 	return true;
@@ -239,9 +233,9 @@ static void put_list(struct page *p, const char *name, size_t t, int64_t one, bo
 
 	put(p, name);
 	for (size_t i = 0; i < f->n_nodes; i++) {
-		const struct flame_value *v = value_of(f, i, t);
+		const struct flame_value v = flame_value(f, i, t);
 
-		put_number_after(p, i ? ',' : 0, (base ? v->base : v->now) / one);
+		put_number_after(p, i ? ',' : 0, (base ? v.base : v.now) / one);
 	}
 }
 
@@ -257,7 +251,7 @@ static void put_values(struct page *p, size_t t, int64_t one)
 		put_list(p, "],\n\"base\":[", t, one, true);
 	put(p, "],\n\"guessed\":[");
 	for (size_t i = 0, n = 0; i < f->n_nodes; i++) {
-		int64_t guessed = value_of(f, i, t)->guessed / one;
+		int64_t guessed = flame_value(f, i, t).guessed / one;
 
 		if (!guessed)
 			continue;
@@ -312,7 +306,7 @@ static int put_profile(struct page *p, const struct flame_page *page)
 		bool any = false;
 
 		for (size_t t = 0; t < f->n_types; t++)
-			any = any || value_of(f, i, t)->now || value_of(f, i, t)->base;
+			any = any || flame_value(f, i, t).now || flame_value(f, i, t).base;
 		n_stacks += any;
 	}
 	put(p, "{\"title\":");

@@ -222,4 +222,17 @@ int stacks_add_comment(struct stacks *stacks, const char *text);
 int stacks_add(struct stacks *stacks, const struct stacks_sample *sample,
 	       const uint32_t *location_ids, const uint32_t *label_ids, const int64_t *values);
 
+/*
+ * Let the CPU fetch what an array by location has for a sample's innermost frames, if there is such a sample: the others
+ * it mostly has in common with the one before, when samples are in the order of their stacks.
+ */
+static inline void stacks_fetch(const struct stacks *s, size_t sample, const uint32_t *by_location)
+{
+	enum { FRAMES = 8 };
+	const struct stacks_sample *of = &s->samples[sample];
+
+	for (uint32_t i = 0; sample < s->n_samples && i < of->n_locations && i < FRAMES; i++)
+		__builtin_prefetch(&by_location[s->location_ids[of->first_location + i]]);
+}
+
 #endif
