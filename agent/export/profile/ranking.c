@@ -212,7 +212,14 @@ static void add_innermost(struct adding *a, const struct stacks_sample *sample, 
 			  bool pass)
 {
 	const struct stacks *s = a->s;
+	const uint32_t only = sample->n_locations
+				      ? a->only_row[s->location_ids[sample->first_location]]
+				      : UW_HASH_NONE;
 
+	if (!pass && only != UW_HASH_NONE) {
+		add_self(&a->r->rows[only], value, sample->base);
+		return;
+	}
 	/* If all functions are to be skipped, the innermost one counts. */
 	pass = pass && has_others(s, sample, a->passed_over);
 	for (uint32_t j = 0; j < sample->n_locations; j++) {
@@ -278,6 +285,7 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 		const struct stacks_sample *sample = &s->samples[i];
 		const int64_t value = stacks_value(s, i, type);
 
+		stacks_fetch(s, i + 1, a.only_row);
 		if (!is_wanted(s, sample, only))
 			continue;
 		err = add_stack(&a, sample, value);
