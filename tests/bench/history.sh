@@ -31,6 +31,15 @@ echo "-- an hour out of that day   (wanted: < 200 ms)"
 echo "-- merging that day   (wanted: no step > 100 ms)"
 "$bench" keep "$dir/offwind-history.db"
 rm "$dir"/offwind*
+if [ "${RECORDED:-}" ]; then
+	echo "-- recorded windows, and a day of them again and again   (wanted: < 1 s)"
+	sqlite3 "$RECORDED" "VACUUM INTO '$dir/offwind-history.db'"
+	"$bench" ask "$dir/offwind-history.db" 1
+	"$bench" replay "$dir/offwind-history.db" 24
+	"$bench" read "$dir/offwind-history.db" 24
+	"$bench" ask "$dir/offwind-history.db" 24
+	rm "$dir"/offwind*
+fi
 if [ "$week" != 0 ]; then
 	run "a week of 64 CPUs at 19 Hz, $week stacks   (wanted: < 5 s)" 64 19 168 "$week" 168
 	"$bench" keep "$dir/offwind-history.db"

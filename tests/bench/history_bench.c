@@ -1,6 +1,7 @@
 /*
  * tests/bench/history_bench.c: makes histories of busy machines, and measures how fast they are read.
  *   usage: history_bench make DB CPUS HERTZ HOURS STACKS   windows of all levels, up to now
+ *          history_bench replay DB HOURS                   what a daemon recorded, again and again up to now, and merged
  *          history_bench read DB HOURS                     the last hours: stacks alone, with labels
  *          history_bench ask DB HOURS [FOLDER]             the same by requests to the daemon, without HTTP; the
  *                                                          replies go to the folder
@@ -268,6 +269,53 @@ static void make(const char *path, double cpus, double hertz, double hours)
 	history_close(h);
 }
 
+/* Return what SQL gives as a number, as a time. */
+static uint64_t time_of(struct history *h, const char *sql)
+{
+	return (uint64_t)db_number(h->db, sql);
+}
+
+/* Replace all windows by the recorded ones, so often that they fill so many hours, and merge them as the daemon does. */
+static void replay(const char *path, double hours)
+{
+	const struct history_limits limits = { .bytes = 0 };
+	const uint64_t now = clock_ns(CLOCK_REALTIME), all = (uint64_t)(hours * (double)HOUR);
+	uint64_t end, span;
+	struct history *h;
+	char sql[512];
+	int err = history_open(path, true, &h);
+
+	if (err)
+		die(path, err);
+	end = time_of(h, "SELECT max(end_ns) FROM windows WHERE level = 0");
+	span = end - time_of(h, "SELECT min(start_ns) FROM windows WHERE level = 0");
+	if (!end)
+		die("no recorded windows", -ENOENT);
+	run(h, "BEGIN; CREATE TEMP TABLE recorded AS SELECT * FROM windows WHERE level = 0; DELETE "
+	       "FROM windows");
+	for (uint64_t done = 0; done < all; done += span) {
+		(void)snprintf(sql, sizeof(sql),
+			       "INSERT INTO windows (start_ns, end_ns, level, n_samples, samples)"
+			       " SELECT start_ns + %" PRId64 ", end_ns + %" PRId64
+			       ", 0, n_samples, samples FROM recorded WHERE end_ns + %" PRId64
+			       " > %" PRIu64,
+			       (int64_t)(now - done - end), (int64_t)(now - done - end),
+			       (int64_t)(now - done - end), now - all);
+		run(h, sql);
+	}
+	run(h, "COMMIT");
+	do
+		err = history_keep(h, &limits, now);
+	while (err == 1);
+	if (err)
+		die(path, err);
+	run(h, "PRAGMA wal_checkpoint(TRUNCATE)");
+	(void)printf("%.1f hours of %.1f recorded ones: windows %" PRId64 " with %.1f MB\n", hours,
+		     (double)span / (double)HOUR, db_number(h->db, "SELECT count(*) FROM windows"),
+		     (double)db_number(h->db, "SELECT sum(length(samples)) FROM windows") * 1e-6);
+	history_close(h);
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static double peak_mb(void)
@@ -426,6 +474,8 @@ int main(int argc, char **argv)
 	if (argc == 7 && !strcmp(argv[1], "make")) {
 		n_stacks = (uint32_t)strtoul(argv[6], NULL, 10);
 		make(argv[2], strtod(argv[3], NULL), strtod(argv[4], NULL), strtod(argv[5], NULL));
+	} else if (argc == 4 && !strcmp(argv[1], "replay")) {
+		replay(argv[2], strtod(argv[3], NULL));
 	} else if (argc == 4 && !strcmp(argv[1], "read")) {
 		read_hours(argv[2], strtod(argv[3], NULL));
 	} else if ((argc == 4 || argc == 5) && !strcmp(argv[1], "ask")) {
