@@ -5,13 +5,14 @@
 #include "agent/export/formats.h"
 
 #include "agent/export/parquet_file.h"
+#include "agent/sanitize.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TYPES_MAX = 32, COLUMN_NAME = 64 };
+enum { TYPES_MAX = 32, COLUMN_NAME = 64, NAME_PART = 31 };
 
 /* Of a sample with its own time: nanoseconds since 1970, as OpenTelemetry's attribute is called in pprof. */
 static const char time_label[] = "end_timestamp_ns";
@@ -23,6 +24,14 @@ struct table {
 	size_t function, file, line, inlined, module, build_id, address;
 	struct stacks_frames frames;
 };
+
+/* Append a text, cut between characters: readers refuse a file with half of one. */
+static void append(char *to, size_t size, const char *text)
+{
+	size_t n = strlen(to);
+
+	(void)sanitize_text(text, "", '?', to + n, size - n);
+}
 
 static bool is_taken(char names[][COLUMN_NAME], size_t n, const char *name)
 {
@@ -42,10 +51,16 @@ static int add_types(struct table *t)
 	if (t->s->n_types > TYPES_MAX)
 		return -E2BIG;
 	for (size_t i = 0; i < t->s->n_types; i++) {
-		(void)snprintf(names[i], COLUMN_NAME, "%.30s", t->s->types[i].type);
-		if (is_taken(names, i, names[i]))
-			(void)snprintf(names[i], COLUMN_NAME, "%.20s_%.20s_%zu",
-				       t->s->types[i].type, t->s->types[i].unit, i + 1);
+		char number[24];
+
+		names[i][0] = '\0';
+		append(names[i], NAME_PART, t->s->types[i].type);
+		if (is_taken(names, i, names[i])) {
+			(void)snprintf(number, sizeof(number), "_%zu", i + 1);
+			append(names[i], NAME_PART + 1, "_");
+			append(names[i], COLUMN_NAME - sizeof(number), t->s->types[i].unit);
+			append(names[i], COLUMN_NAME, number);
+		}
 		t->values[i] = parquet_column(t->p, names[i], PARQUET_REQUIRED, PARQUET_INT64);
 	}
 	return 0;
@@ -178,14 +193,16 @@ int format_parquet(const struct stacks *s, size_t type, FILE *out)
 		units,	   "default_type", s->types[type].type, NULL
 	};
 	int err = parquet_new(out, &t.p);
-	size_t n = 0;
 
 	(void)snprintf(start, sizeof(start), "%" PRId64, s->time_ns);
 	(void)snprintf(duration, sizeof(duration), "%" PRId64, s->duration_ns);
 	units[0] = '\0';
-	for (size_t i = 0; i < s->n_types && n < sizeof(units); i++)
-		n += (size_t)snprintf(units + n, sizeof(units) - n, "%s%s:%s", i ? "," : "",
-				      s->types[i].type, s->types[i].unit);
+	for (size_t i = 0; i < s->n_types; i++) {
+		append(units, sizeof(units), i ? "," : "");
+		append(units, sizeof(units), s->types[i].type);
+		append(units, sizeof(units), ":");
+		append(units, sizeof(units), s->types[i].unit);
+	}
 	if (!err)
 		err = add_columns(&t);
 	for (size_t i = 0; i < s->n_samples && !err; i++)

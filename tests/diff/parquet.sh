@@ -43,8 +43,10 @@ def profile(n_samples, n_functions, depth, label, last=12):
     return b"".join(chunks) + b"".join(part(6, t.encode()) for t in texts) + number(9, 1600000000123456789) + number(10, 10**10)
 for name, args in (("rows", (140000, 10, 1, True)), ("frames", (400, 5000, 900, True)), ("few", (9, 1, 3, False)), ("seven", (7, 7, 7, True)), ("bare", (1, 1, 0, False)), ("twice", (1, 1, 1, False, 3))):
     open(f"{sys.argv[1]}/{name}.pb", "wb").write(profile(*args))
+# A sample type whose name is cut for a column, where a character of two bytes would be.
+open(f"{sys.argv[1]}/long.pb", "wb").write(profile(3, 2, 2, False).replace(part(6, b"wall"), part(6, ("a" + "é" * 20).encode())))
 PY
-for p in one.pb.gz events.pb.gz rows.pb frames.pb few.pb seven.pb bare.pb; do
+for p in one.pb.gz events.pb.gz rows.pb frames.pb few.pb seven.pb bare.pb long.pb; do
 	"$offwind" report -f jsonl -o "$work/$p.jsonl" "$work/$p" && "$offwind" report -o "$work/$p.parquet" "$work/$p" || failed "$p is not written"
 	"$offwind" report -f parquet "$work/$p" | cmp - "$work/$p.parquet" || failed "$p: other bytes"
 done
