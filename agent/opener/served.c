@@ -75,7 +75,7 @@ static int find(const char *list, unsigned int lines_max, const struct answer *w
 			    3 &&
 		    ((want->mount && id == want->mount) ||
 		     (major == want->major && minor == want->minor)))
-			found = server_of(line);
+			found = (int)server_of(line);
 	}
 	free(line);
 	(void)fclose(mounts);
