@@ -31,10 +31,11 @@ struct sym_symbol {
 /*
  * Open the function symbols of an ELF file: those of .symtab, .dynsym and the ELF file inside
  * .gnu_debugdata (MiniDebugInfo), merged and sorted. Without section headers, use the symbols that
- * PT_DYNAMIC leads to. For Go programs without .symtab, use the functions of .gopclntab. elf_off is
- * as for uw_object_open. fd stays the caller's, and may be closed at once. A file without symbols
- * gives an empty table. A damaged part is left out; sym_table_damage returns the reason. -EBADMSG:
- * not an ELF file, or a torn one. -ENOTSUP: big-endian, or not a regular file.
+ * PT_DYNAMIC leads to. For Go programs without .symtab, use the functions of .gopclntab, and for
+ * node's library also those that are built into V8. elf_off is as for uw_object_open. fd stays the
+ * caller's, and may be closed at once. A file without symbols gives an empty table. A damaged part
+ * is left out; sym_table_damage returns the reason. -EBADMSG: not an ELF file, or a torn one.
+ * -ENOTSUP: big-endian, or not a regular file.
  *
  * Functions are symbols of type FUNC and GNU_IFUNC; untyped symbols in executable sections
  * (hand-written assembly), where no typed symbol with a size covers them; and `name@plt` for PLT

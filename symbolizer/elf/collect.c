@@ -529,6 +529,8 @@ static int add_image(struct sym_builder *b, const struct uw_elf *image, bool pac
 	}
 	if (!has_symtab(image)) {
 		err = sym_builder_left_out(b, sym_gopclntab_add(b, image));
+		if (!err)
+			err = sym_builder_left_out(b, sym_v8_builtins_add(b, image));
 		if (err)
 			return err;
 	}

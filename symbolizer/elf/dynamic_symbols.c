@@ -11,8 +11,7 @@
 #define ENTRIES_MAX ((uint64_t)1 << 16) /* bytes; real files have some 30 entries */
 #define CHUNK_WORDS ((uint64_t)4096)
 
-/* Find vaddr in the file: *room bytes are available at *off. */
-static int locate(const struct uw_elf *image, uint64_t vaddr, uint64_t *off, uint64_t *room)
+int sym_dynamic_locate(const struct uw_elf *image, uint64_t vaddr, uint64_t *off, uint64_t *room)
 {
 	for (size_t i = 0; i < image->n_segments; i++) {
 		const Elf64_Phdr *p = &image->segments[i];
@@ -38,7 +37,7 @@ static int count_by_hash(const struct uw_elf *image, uint64_t vaddr, uint64_t *n
 {
 	uint32_t head[2];
 	uint64_t off, room;
-	int err = locate(image, vaddr, &off, &room);
+	int err = sym_dynamic_locate(image, vaddr, &off, &room);
 
 	if (!err)
 		err = room < sizeof(head) ? -EBADMSG
@@ -58,7 +57,7 @@ static int count_by_gnu_hash(const struct uw_elf *image, uint64_t vaddr, uint64_
 {
 	uint32_t head[4], words[CHUNK_WORDS];
 	uint64_t off, room, skip, last = 0;
-	int err = locate(image, vaddr, &off, &room);
+	int err = sym_dynamic_locate(image, vaddr, &off, &room);
 
 	if (!err)
 		err = room < sizeof(head) ? -EBADMSG
@@ -185,9 +184,9 @@ int sym_dynamic_find(const struct uw_elf *image, Elf64_Shdr *symbols, Elf64_Shdr
 	err = tags.hash ? count_by_hash(image, tags.hash, &n)
 			: count_by_gnu_hash(image, tags.gnu_hash, &n);
 	if (!err)
-		err = locate(image, tags.symbols, &off, &room);
+		err = sym_dynamic_locate(image, tags.symbols, &off, &room);
 	if (!err)
-		err = locate(image, tags.strings, &names_off, &names_room);
+		err = sym_dynamic_locate(image, tags.strings, &names_off, &names_room);
 	if (err)
 		return err;
 	if (n > room / each || tags.strings_size > names_room)

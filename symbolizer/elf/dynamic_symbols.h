@@ -10,4 +10,7 @@
  */
 int sym_dynamic_find(const struct uw_elf *image, Elf64_Shdr *symbols, Elf64_Shdr *strings);
 
+/* Find vaddr in the file: *room bytes are available at *off. -EBADMSG: none are. */
+int sym_dynamic_locate(const struct uw_elf *image, uint64_t vaddr, uint64_t *off, uint64_t *room);
+
 #endif

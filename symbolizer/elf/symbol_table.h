@@ -167,4 +167,7 @@ int sym_plt_add(struct sym_builder *b, const struct uw_elf *image);
 /* symbolizer/elf/go_names.c: add the functions of a Go program from its own table. */
 int sym_gopclntab_add(struct sym_builder *b, const struct uw_elf *image);
 
+/* symbolizer/elf/v8_builtins.c: add the functions that are built into V8, of a library that exports V8's functions. */
+int sym_v8_builtins_add(struct sym_builder *b, const struct uw_elf *image);
+
 #endif

@@ -24,6 +24,33 @@ strip "$work/mini"
 objcopy --add-section .gnu_debugdata="$work/mini.xz" "$work/mini" "$work/table/mini"
 python3 tests/fuzz/gopclntab.py "$work/gopclntab" 0x1000
 objcopy -R .gnu_debugdata --add-section .gopclntab="$work/gopclntab" "$work/mini" "$work/table/go"
+# A library with the tables of functions that are built into V8.
+{
+	cat <<'S'
+	.text
+	.macro loads name, where
+	.globl \name
+	.type \name, @function
+\name:	lea \where(%rip), %rax
+	ret
+	.size \name, . - \name
+	.endm
+	loads _ZN2v88internal23DefaultEmbeddedBlobCodeEv, block_at
+	loads _ZN2v88internal27DefaultEmbeddedBlobCodeSizeEv, size
+	loads _ZN2v88internal23DefaultEmbeddedBlobDataEv, parts_at
+	loads _ZN2v88internal8Builtins4nameENS0_7BuiltinE, names
+	.balign 64
+block:	.fill 70 * 64, 1, 0x90
+	.section .rodata
+size:	.long 70 * 64
+parts:	.quad 0, 0, 0
+S
+	for i in {0..69}; do echo ".long $i * 64, 40, 0, 0, 0, 0, 0"; done
+	for i in {0..69}; do echo "name$i: .string \"Part$i\""; done
+	echo '.section .data.rel.ro, "aw"; block_at: .quad block; parts_at: .quad parts; names:'
+	for i in {0..69}; do echo ".quad name$i, 0, 0"; done
+} > "$work/v8.s"
+gcc -shared -nostdlib -s -Wl,--hash-style=gnu -o "$work/table/v8" "$work/v8.s"
 printf 'ffffffff81000%03x T name_%d\n' {0..99}{,} > "$work/kernel/many"
 printf 'ffffffffc0101000 t ext4_open\t[ext4]\nffffffffc0200000 t p\t[bpf]\n' > "$work/kernel/modules"
 n=0

@@ -22,8 +22,6 @@ fail() {
 # the innermost function has the line where it begins: V8 is in a call of its own there. V8's own
 # functions (map) have no file there; they are native frames here, or have no file.
 node --version
-# Debian's node has no symbols of V8's own code. Its native frames then do not tell what they are.
-symbols=$(nm "$(readlink -f "$(command -v node)")" 2>/dev/null | grep -c ' Builtins_')
 node "$source" wait >"$dir/truth" 2>"$dir/log" &
 pid=$!
 until_or_dead $pid grep -q '^done' "$dir/truth" && until_or_dead $pid in_futex $pid || fail "the program that waits"
@@ -50,12 +48,6 @@ BEGIN {
 	for (i = 1; i < n; i += 2) { gsub(/_/, " ", texts[i]); gsub(/_/, " ", texts[i + 1]); call[texts[i]] = texts[i + 1] }
 }
 NR == FNR { text[FNR] = $0; next }
-# First all frames of V8's own code are looked at. The code that enters interpreted functions is the only one that is twice in a row.
-pass == 1 {
-	if (!symbols && $1 == sample && $5 == "-" && $7 == "fp" && $4 == pc) enters[pc] = 1
-	sample = $1; pc = $5 == "-" && $7 == "fp" ? $4 : ""
-	next
-}
 function done() {
 	if (!js) return
 	samples++
@@ -69,8 +61,7 @@ function begins(name, line,	short) {
 FNR == 1 { sample = ""; next }
 $1 != sample { done(); sample = $1; js = nameless = 0; inner = 1000; last = "" }
 { stop = $8 }
-# Without symbols the code for an operation of interpreted code, which is always innermost, has no name.
-($3 == "[jit]" && ($2 || symbols)) || $5 == "Builtins_InterpreterEntryTrampoline" || $4 in enters { nameless = 1; last = "?" }
+$3 == "[jit]" || $5 == "Builtins_InterpreterEntryTrampoline" { nameless = 1; last = "?" }
 $3 == "[v8]" { js = 1 }
 $3 == "[v8]" && $10 ~ /truth\.js$/ {
 	frames++
@@ -100,12 +91,12 @@ END {
 A
 "$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- node "$source" 5000000 2>"$dir/log" || fail "record"
 "$offwind" unwind -q --format tsv -o "$dir/a.tsv" "$dir/a.owc" 2>"$dir/log" || fail "unwind"
-computing() { awk -v symbols="$symbols" -f "$dir/computing.awk" "$source" pass=1 "$1" pass=2 "$1"; } # FILE
+computing() { awk -f "$dir/computing.awk" "$source" "$1"; } # FILE
 computing "$dir/a.tsv" || fail "computing"
 "$offwind" unwind -q --format folded -o "$dir/later" "$dir/a.owc" 2>"$dir/log" || fail "folded"
 diff <(sort "$dir/live") <(sort "$dir/later") >"$dir/log" || fail "live and later differ"
 
-# Where interpreted code is interrupted, V8's code for the operation tells the line, by its symbol if there is one. (The regular expressions are
+# Where interpreted code is interrupted, the name of V8's code for the operation tells the line. (The regular expressions are
 # there for their code: a program without any is not looked at.)
 cat >"$dir/loop.js" <<'JS'
 for (let i = 0; i < 100; i++) /a+b(c|d)/.test('aabc' + i)
@@ -124,13 +115,13 @@ for (let i = 0; i < 80000; i++)
 JS
 "$offwind" record -q -F 499 --raw -o "$dir/l.owc" -- node --no-opt --no-sparkplug "$dir/loop.js" 2>"$dir/log" || fail "record a loop"
 "$offwind" unwind -q --format tsv -o "$dir/l.tsv" "$dir/l.owc" 2>"$dir/log" || fail "unwind a loop"
-awk -F '\t' -v symbols="$symbols" '
+awk -F '\t' '
 	BEGIN { line["ModSmi"] = 5; line["BitwiseXor"] = 6; line["SetNamedProperty"] = 4; line["TestLessThan"] = line["JumpLoop"] = line["Inc"] = 3; line["TestEqualStrict"] = 7 }
 	$2 == 0 { name = $5; sub(/^Builtins_/, "", name); sub(/Handler$/, "", name) }
 	$2 <= 1 && $3 == "[v8]" && $5 == "loop" { n++; if ($11 == 2) first++; else if ($11 < 2 || $11 > 9) { print "line " $11; wrong++ } else if (name in line) { if (line[name] == $11) right++; else { print name " on line " $11; wrong++ } } }
 	END {
 		print n + 0, "samples in a loop,", first + 0, "with the first line only,", right + 0, "with the line of the operation,", wrong + 0, "wrong"
-		exit !(n > 200 && first < n / 2 && (right > n / 6 || !symbols) && !wrong)
+		exit !(n > 200 && first < n / 2 && right > n / 6 && !wrong)
 	}' "$dir/l.tsv" || fail "a loop"
 
 # Captured alone, nothing is walked while it is recorded, but all is read that a walk will need.
