@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Labels without a row are attributes of their own name; those with a dot are of the process. */
+/* Labels without a row are attributes of their own name; most of those with a dot are of the process. */
 static const struct {
 	const char *label, *attribute;
 	bool of_process;
@@ -31,12 +31,32 @@ static const struct {
 
 #define N_KNOWN (sizeof(known) / sizeof(known[0]))
 
+/*
+ * Return whether a label's name is of those that the semantic conventions give to requests, queries and messages: a thread
+ * says these of its work, which no resource has. Other names with a dot may be of either.
+ */
+static bool is_of_work(const char *label)
+{
+	static const char *const namespaces[] = {
+		"client",	"code",	  "db",	     "dns",    "enduser",   "error",
+		"exception",	"gen_ai", "graphql", "http",   "messaging", "network",
+		"feature_flag", "peer",	  "rpc",     "server", "session",   "source",
+		"destination",	"thread", "tls",     "url",    "user",	    "user_agent",
+	};
+	size_t n = strcspn(label, ".");
+
+	for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++)
+		if (strlen(namespaces[i]) == n && !strncmp(namespaces[i], label, n))
+			return true;
+	return false;
+}
+
 bool attribute_is_of_process(const char *label)
 {
 	for (size_t i = 0; i < N_KNOWN; i++)
 		if (!strcmp(known[i].label, label))
 			return known[i].of_process;
-	return strchr(label, '.') != NULL;
+	return strchr(label, '.') && !is_of_work(label);
 }
 
 const char *attribute_name(const char *label, char out[128])

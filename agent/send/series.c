@@ -18,7 +18,7 @@
 
 enum { GZIP_LEVEL = 6 };
 
-/* Labels that make a series; those with a dot do, too. The others are of processes and threads, which come and go. */
+/* Labels that make a series; so do those that a program gives itself. The others are of processes and threads, which come and go. */
 static const char *const making[] = {
 	"host", "exe", "container_id", "container_runtime", "pod", "unit", "user_unit",
 };
@@ -31,7 +31,8 @@ static const char *name_of(const char *label, char out[SERIES_NAME])
 	for (size_t i = 0; i < sizeof(making) / sizeof(making[0]); i++)
 		if (!strcmp(making[i], label))
 			return making[i];
-	if (!strchr(label, '.') || !strcmp(label, "service.name"))
+	if (!strchr(label, '.') || !attribute_is_of_process(label) ||
+	    !strcmp(label, "service.name"))
 		return NULL;
 	/* Names have letters, digits and "_", and do not begin with a digit. */
 	if (isdigit((unsigned char)*label))

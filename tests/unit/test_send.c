@@ -190,6 +190,57 @@ static void test_traces_are_links(void)
 	otlp__export_request__free_unpacked(r, NULL);
 }
 
+/* Requests of one process are its samples' attributes, not processes and series of their own. */
+static void test_what_threads_say_is_of_samples(void)
+{
+	static const char *const routes[] = { "/cart", "/pay", "/cart" };
+	struct stacks *s = made_profile();
+	struct send_window w = { .start_ns = 1, .end_ns = SECOND, .host = "h", .stacks = s };
+	struct series_set set;
+	size_t n = 0;
+	Otlp__ExportRequest *r;
+
+	for (size_t i = 0; i < 3; i++) {
+		const uint32_t labels[] = {
+			made_label(s, "pid", NULL, 1),
+			made_label(s, "service.name", "shop", 0),
+			made_label(s, "shop.region", "north", 0),
+			made_label(s, "http.route", routes[i], 0),
+		};
+
+		CHECK(stacks_add(s, &(struct stacks_sample){ .n_labels = 4 }, NULL, labels,
+				 (const int64_t[]){ 1, 10 }) == 0,
+		      "a sample");
+	}
+	CHECK(series_make(&w, 0, s->n_samples, &set) == 0 && set.n == 1, "one series");
+	if (set.n == 1)
+		CHECK(set.all[0].n_labels == 4 && !strcmp(set.all[0].labels[3].name, "shop_region"),
+		      "what the program says of itself is its label");
+	series_fini(&set);
+	r = encode(s, &n);
+	stacks_free(s);
+	if (!r)
+		return;
+	CHECK(r->n_resource_profiles == 1, "one process");
+	CHECK(!*of_process(r->resource_profiles[0], "http.route") &&
+		      !strcmp(of_process(r->resource_profiles[0], "shop.region"), "north"),
+	      "what it says of itself");
+	CHECK(n == 2 && r->resource_profiles[0]->scope_profiles[0]->profiles[1]->n_samples == 2,
+	      "two routes");
+	if (n == 2) {
+		const Otlp__Sample *sample =
+			r->resource_profiles[0]->scope_profiles[0]->profiles[1]->samples[0];
+		const Otlp__Attribute *a =
+			r->dictionary->attribute_table[sample->attribute_indices[0]];
+
+		CHECK(sample->n_attribute_indices == 1 && sample->values[0] == 20 &&
+			      !strcmp(text_at(r->dictionary, a->key_strindex), "http.route") &&
+			      !strcmp(a->value->string_value, "/cart"),
+		      "the route of a sample");
+	}
+	otlp__export_request__free_unpacked(r, NULL);
+}
+
 static void test_samples_have_their_times(void)
 {
 	static const uint64_t times[] = { 5000000009, 5000000001, 5000000007, 0, 5000000002 };
@@ -710,6 +761,7 @@ int main(void)
 	db_make_name();
 	test_processes_are_resources_and_types_are_profiles();
 	test_traces_are_links();
+	test_what_threads_say_is_of_samples();
 	test_samples_have_their_times();
 	test_names_that_are_places_need_a_mapping();
 	test_services_have_names();
