@@ -23,18 +23,18 @@ CREATE TABLE IF NOT EXISTS samples (
 ) ENGINE = ReplacingMergeTree PARTITION BY toYYYYMMDD(time)
 ORDER BY (type, toStartOfHour(time), stack, time, host, window, labels);
 
--- The same for all hosts and labels together, which has far fewer rows. rows is how many there were: if those of type 0
--- are the batches that samples has, with the same sum of value, no batch came twice or is missing here, and questions
--- that ask for neither hosts nor labels are answered from this table.
+-- The same for all hosts and labels together, which has far fewer rows. rows is how many batches there were: if they are
+-- those that samples has, with the same sum of value, no batch came twice or is missing here, and questions that ask for
+-- neither hosts nor labels are answered from this table.
 CREATE MATERIALIZED VIEW IF NOT EXISTS sums ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(time)
 ORDER BY (type, toStartOfHour(time), stack, time)
-AS SELECT type, time, stack, sum(n) AS n, sum(value) AS value, count() AS rows FROM samples GROUP BY type, time, stack;
+AS SELECT type, time, stack, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows FROM samples GROUP BY type, time, stack;
 
 -- The same by hour and host, without labels: which hosts run a function, what a host does. It answers for the hours that
 -- lie in a range as a whole; the rest of the range comes from samples.
 CREATE MATERIALIZED VIEW IF NOT EXISTS host_sums ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(hour)
 ORDER BY (type, hour, stack, host)
-AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, count() AS rows
+AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows
 FROM samples GROUP BY type, hour, stack, host;
 
 -- Stacks, the innermost frame first. stack is a hash over the frames. A host sends a stack again on each day that it has

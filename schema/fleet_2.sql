@@ -24,7 +24,7 @@ SETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS sums ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(time)
 ORDER BY (type, toStartOfHour(time), stack, time) TTL time + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1
-AS SELECT type, time, stack, sum(n) AS n, sum(value) AS value, count() AS rows FROM samples GROUP BY type, time, stack;
+AS SELECT type, time, stack, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows FROM samples GROUP BY type, time, stack;
 
 CREATE TABLE IF NOT EXISTS host_sums (
 	type UInt32 CODEC(ZSTD(1)),
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS host_sums (
 TTL hour + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS host_sums_view TO host_sums
-AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, count() AS rows
+AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows
 FROM samples GROUP BY type, hour, stack, host;
 
 CREATE TABLE IF NOT EXISTS stacks (
