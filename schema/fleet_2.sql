@@ -1,5 +1,6 @@
 -- The fleet's tables in ClickHouse 22.3 and newer (docs/fleet.md): as fleet_1.sql, with codecs, a time to live of
--- 30 days, labels as a map, and servers that know a block that comes twice at once.
+-- 30 days, labels as a map, and servers that know a block that comes twice at once. Values are mostly multiples of one
+-- number, the period of a sample: T64 would hide that from ZSTD.
 
 CREATE TABLE IF NOT EXISTS types (
 	id UInt32,
@@ -11,12 +12,12 @@ CREATE TABLE IF NOT EXISTS types (
 CREATE TABLE IF NOT EXISTS samples (
 	type UInt32 CODEC(ZSTD(1)),
 	time DateTime CODEC(Delta, ZSTD(1)),
-	host String CODEC(ZSTD(1)),
+	host LowCardinality(String) CODEC(ZSTD(1)),
 	window UInt64 CODEC(ZSTD(1)),
 	stack UInt64 CODEC(ZSTD(1)),
 	labels UInt64 CODEC(ZSTD(1)),
 	n UInt64 CODEC(T64, ZSTD(1)),
-	value Int64 CODEC(T64, ZSTD(1))
+	value Int64 CODEC(ZSTD(1))
 ) ENGINE = ReplacingMergeTree PARTITION BY toYYYYMMDD(time)
 ORDER BY (type, toStartOfHour(time), stack, time, host, window, labels)
 TTL time + INTERVAL 30 DAY
@@ -30,9 +31,9 @@ CREATE TABLE IF NOT EXISTS host_sums (
 	type UInt32 CODEC(ZSTD(1)),
 	hour DateTime CODEC(Delta, ZSTD(1)),
 	stack UInt64 CODEC(ZSTD(1)),
-	host String CODEC(ZSTD(1)),
+	host LowCardinality(String) CODEC(ZSTD(1)),
 	n UInt64 CODEC(T64, ZSTD(1)),
-	value Int64 CODEC(T64, ZSTD(1)),
+	value Int64 CODEC(ZSTD(1)),
 	rows UInt64 CODEC(T64, ZSTD(1))
 ) ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(hour) ORDER BY (type, hour, stack, host)
 TTL hour + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1;
