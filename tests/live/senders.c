@@ -160,6 +160,66 @@ static void add_window(struct host *h, struct stacks *s, const struct window *w,
 	h->added += (uint64_t)w->unwound;
 }
 
+/* Add a copy of a sample, some ns later, with a share of its values. */
+static void add_share(struct stacks *s, size_t index, uint64_t later_ns, const int64_t *share)
+{
+	const struct stacks_sample from = s->samples[index];
+	const struct stacks_sample copy = { .n_locations = from.n_locations,
+					    .n_labels = from.n_labels };
+	uint32_t *ids = malloc((size_t)(from.n_locations + from.n_labels + 1) * sizeof(*ids));
+	int err = ids ? 0 : -ENOMEM;
+
+	if (ids && from.n_locations)
+		memcpy(ids, s->location_ids + from.first_location, from.n_locations * sizeof(*ids));
+	for (uint32_t i = 0; !err && i < from.n_labels; i++) {
+		uint32_t id = s->label_ids[from.first_label + i];
+		struct stacks_label label = s->labels[id];
+
+		if (!strcmp(label.key, HISTORY_TIME_LABEL)) {
+			label.number += (int64_t)later_ns;
+			id = stacks_keep_label(s, &label);
+		}
+		err = id == UW_HASH_NONE ? -ENOMEM : 0;
+		ids[from.n_locations + i] = id;
+	}
+	if (!err)
+		err = stacks_add(s, &copy, ids, ids + from.n_locations, share);
+	free(ids);
+	if (err)
+		fail("adding a sample", err);
+}
+
+/*
+ * Divide the samples that are one because they are of one time: those from just before a window, whose time became its
+ * beginning, when the recorder came late. A sender counts each sample that was added.
+ */
+static void divide(struct stacks *s)
+{
+	enum { TYPES_MAX = 16 };
+	const size_t n_types = s->n_types;
+	int64_t share[TYPES_MAX];
+	size_t count = 0;
+
+	while (count < n_types && strcmp(s->types[count].type, "samples") != 0)
+		count++;
+	if (count == n_types)
+		return;
+	if (n_types > TYPES_MAX)
+		fail("sample types", -E2BIG);
+	for (size_t i = 0, n = s->n_samples; i < n; i++) {
+		int64_t times = stacks_value(s, i, count);
+
+		if (times < 2)
+			continue;
+		for (size_t t = 0; t < n_types; t++) {
+			share[t] = stacks_value(s, i, t) / times;
+			s->values[i * n_types + t] -= share[t] * (times - 1);
+		}
+		for (int64_t k = 1; k < times; k++)
+			add_share(s, i, (uint64_t)k, share);
+	}
+}
+
 /* Read a window of the recorded history, with its times moved to where it is added. */
 static struct stacks *read_window(struct history *recorded, const struct window *w, size_t number)
 {
@@ -174,6 +234,7 @@ static struct stacks *read_window(struct history *recorded, const struct window 
 		err = history_read(recorded, &query, s, &found);
 	if (err)
 		fail("reading a window", err);
+	divide(s);
 	for (size_t i = 0; i < s->n_labels; i++)
 		if (!strcmp(s->labels[i].key, HISTORY_TIME_LABEL))
 			s->labels[i].number += (int64_t)(base_ns + number * SECOND - w->start_ns);
