@@ -18,7 +18,8 @@ clickhouse_prepare() { # N
 			<path>$dir/clickhouse-$i/data/</path><tmp_path>$dir/clickhouse-$i/tmp/</tmp_path>
 			<users_config>$dir/clickhouse-$i/users.xml</users_config><default_profile>default</default_profile>
 			<default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>
-			<compression><case><min_part_size>0</min_part_size><min_part_size_ratio>0</min_part_size_ratio><method>zstd</method></case></compression>
+			<compression><case><min_part_size>0</min_part_size><min_part_size_ratio>0</min_part_size_ratio><method>zstd</method></case>
+			<case><min_part_size>10000000</min_part_size><min_part_size_ratio>0</min_part_size_ratio><method>zstd</method><level>6</level></case></compression>
 			<remote_servers><fleet>$shards</fleet></remote_servers></yandex>
 		XML
 		cat >"$dir/clickhouse-$i/users.xml" <<-XML
@@ -43,7 +44,7 @@ clickhouse_kill() { # N
 	ch_pid[$1]=
 }
 
-# Print the reply to a query, in tabs.
+# Print the reply to a query, in tabs. It may take $ch_seconds (60 if that is not set).
 clickhouse_ask() { # N DATABASE SQL
-	curl -s --max-time 60 "127.0.0.1:${ch_http[$1]}/?database=$2&distributed_product_mode=local" --data-binary "$3"
+	curl -s --max-time ${ch_seconds:-60} "127.0.0.1:${ch_http[$1]}/?database=$2&distributed_product_mode=local" --data-binary "$3"
 }

@@ -5,11 +5,12 @@
 # many as one slot has, with other counts.  So stacks that are new in each slot, as a real host has them, are those of the first host only;
 # how many these are is printed.
 #   usage: tests/bench/fleet.sh [HISTORY]      HISTORY: of offwind record -F 608 --rotate 10 --history, for 15 minutes or more
-#   HOURS_OF=40: hosts with one hour; DAYS_OF=8: hosts with one day
+#   HOURS_OF=40: hosts with one hour; DAYS_OF=8: hosts with one day.  1000 and 16, the figures of docs/fleet.md, take 1 GB and 10 minutes of an idle machine
 set -u
 . tests/recorder.sh
 . tests/wait.sh
 . tests/clickhouse.sh
+ch_seconds=600
 command -v clickhouse-server >/dev/null || { echo "clickhouse-server is not installed"; exit 77; }
 trap 'for p in ${ch_pid[*]} ${senders:-}; do kill -KILL $p 2>/dev/null; done; wait 2>/dev/null; rm -rf "$dir"' EXIT
 recorded=${1:-} hours_of=${HOURS_OF:-40} days_of=${DAYS_OF:-8} hosts=2
@@ -57,25 +58,35 @@ size() { both "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND data
 others="'stacks', '.inner.stacks_by_frame', 'names', '.inner.frames_by_function', 'label_sets', 'counters', 'types'"
 echo "bytes of the other tables: $(size "$others")"
 
-# Rows of more hosts: each has a part of the first host's rows of all slots.
+# Rows of more hosts: each has a part of the first host's rows of all slots.  An insert has an hour of some hosts, whose rows come by stack, so
+# that the sums of an hour are nearly what merges make of them.
 start=$(( $(date +%s) / 86400 * 86400 - 86400 ))
 source=$(ask "SELECT any(host) FROM samples WHERE type != 0")
-for server in 1 2; do clickhouse_ask $server offwind "CREATE TABLE pool ENGINE = Memory AS SELECT type, stack, labels, max(n) AS n, max(value) AS value FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND type != 0 GROUP BY type, stack, labels"; done
+for server in 1 2; do
+	clickhouse_ask $server offwind "CREATE TABLE pool (type UInt32, stack UInt64, labels UInt64, n UInt64, value Int64) ENGINE = MergeTree ORDER BY (type, stack) SETTINGS index_granularity = 512"
+	clickhouse_ask $server offwind "INSERT INTO pool SELECT type, stack, labels, max(n) AS n, max(value) AS value FROM remote('127.0.0.1:${ch_tcp[1]}', offwind_all, samples) WHERE host = '$source' AND type != 0 GROUP BY type, stack, labels"
+done
 share=$(echo "$per_slot * 1000 / $(clickhouse_ask 1 offwind "SELECT count() FROM pool")" | bc)
 echo "a host has $share of 1000 rows of $(clickhouse_ask 1 offwind "SELECT count() FROM pool") in a slot"
-fill() { # SERVER NAME HOSTS SLOTS-FROM SLOTS-TO
-	local slot hosts="(SELECT number, concat('$2-', toString(number), '.example.com') AS host FROM system.numbers LIMIT $3)"
-	for ((slot = $4; slot < $5; slot++)); do
-		clickhouse_ask $1 offwind "INSERT INTO samples SELECT type, toDateTime($start + $slot * 300) AS time, host, toUInt64(0) AS window, stack, labels, n + intHash64(stack + number * 31 + $slot) % 2 AS n, value FROM pool CROSS JOIN $hosts WHERE intHash64(stack + number * 1000003 + $slot * 7777777) % 1000 < $share"
-		# The batches themselves: without them, no question would use the sums.
-		clickhouse_ask $1 offwind "INSERT INTO samples SELECT toUInt32(0) AS type, toDateTime($start + $slot * 300) AS time, host, toUInt64(0) AS window, toUInt64(0) AS stack, number AS labels, toUInt64(300) AS n, toInt64($start + $slot * 300 + 300) * 1000000000 AS value FROM $hosts"
+fill() { # SERVER NAME HOSTS HOURS-FROM HOURS-TO
+	local hour first last slots more
+	for ((hour = $4; hour < $5; hour++)); do
+		for ((first = 0; first < $3; first += 20)); do
+			last=$((first + 20 < $3 ? first + 20 : $3))
+			slots="(SELECT toUInt32($start + $hour * 3600 + number % 12 * 300) AS slot, $first + intDiv(number, 12) AS i, concat('$2-', toString(i), '.example.com') AS host FROM system.numbers LIMIT $(((last - first) * 12)))"
+			more="intHash64(stack + i * 31 + slot) % 2"
+			clickhouse_ask $1 offwind "INSERT INTO samples SELECT type, toDateTime(slot), host, toUInt64(0), stack, labels, n + $more, value + $more * intDiv(value, toInt64(greatest(n, 1))) FROM pool CROSS JOIN $slots WHERE intHash64(stack + i * 1000003 + slot * 7777777) % 1000 < $share SETTINGS max_block_size = 2048, max_threads = 1"
+			# The batches themselves: without them, no question would use the sums.
+			clickhouse_ask $1 offwind "INSERT INTO samples SELECT toUInt32(0), toDateTime(slot), host, toUInt64(0), toUInt64(0), i, toUInt64(300), toInt64(slot + 300) * 1000000000 FROM $slots"
+		done
 	done
 }
-n=$(clickhouse_ask 1 offwind "SELECT count() FROM samples")
-for server in 1 2; do fill $server hour$server $((hours_of / 2)) 0 12 & fills="${fills:-} $!"; done
+filled=$(date +%s)
+for server in 1 2; do fill $server hour$server $((hours_of / 2)) 0 1 & fills="${fills:-} $!"; done
 wait $fills
-for server in 1 2; do fill $server day$server $((days_of / 2)) 12 288 & fills="$fills $!"; done
+for server in 1 2; do fill $server day$server $((days_of / 2)) 1 24 & fills="$fills $!"; done
 wait $fills
+echo "filled in $(($(date +%s) - filled)) s"
 both "OPTIMIZE TABLE samples" >/dev/null
 both "DROP TABLE pool"
 clickhouse_ask 1 offwind "INSERT INTO stacks SELECT * FROM remote('127.0.0.1:${ch_tcp[2]}', offwind, stacks)"
