@@ -251,8 +251,58 @@ static void test_whole_stacks_of_our_own_have_roots(void)
 	}
 }
 
+/* Return a location of a module, with one function. */
+static uint32_t place(struct stacks *s, const char *path, uint64_t address)
+{
+	uint32_t module = stacks_module(s, &(struct stacks_module){ .path = stacks_text(s, path) });
+	struct stacks_line line = { .function = stacks_function(
+					    s, &(struct stacks_function){ .name = NULL }) };
+
+	return stacks_location(
+		s, &(struct stacks_location){ .module = module, .address = address, .n_lines = 1 },
+		&line);
+}
+
+/* An interpreter's own frames go only from stacks that have those of what it interprets. */
+static void test_interpreters_are_hidden(void)
+{
+	enum { DEEP = 1 << 20 };
+	struct stacks *s = NULL;
+	uint32_t *deep = calloc(DEEP, sizeof(*deep));
+	const int64_t one = 1;
+
+	CHECK(deep && !stacks_new(&s) && !stacks_add_type(s, "cpu", "count"), "set up");
+	if (!deep || !s)
+		return;
+	const uint32_t python = place(s, "/usr/bin/python3.11", 1), code = place(s, "[cpython]", 2),
+		       perl = place(s, "/usr/bin/perl", 3), libc = place(s, "/lib/libc.so.6", 4);
+	const uint32_t whole[] = { libc, python, code, perl, python, code, libc };
+	const uint32_t bare[] = { libc, python, perl }, left[] = { libc, code, perl, code, libc };
+	const struct stacks_sample *all;
+
+	for (size_t i = 0; i < DEEP; i++)
+		deep[i] = python;
+	CHECK(!stacks_add(s, &(struct stacks_sample){ .n_locations = 7 }, whole, NULL, &one) &&
+		      !stacks_add(s, &(struct stacks_sample){ .n_locations = 3 }, bare, NULL,
+				  &one) &&
+		      !stacks_add(s, &(struct stacks_sample){ .n_locations = DEEP }, deep, NULL,
+				  &one),
+	      "three stacks");
+	/* The time is linear: with each frame compared with each, the deep stack would take an hour. */
+	CHECK(!stacks_hide_interpreters(s), "hidden");
+	all = s->samples;
+	CHECK(all[0].n_locations == 5 && all[0].n_frames == 5 &&
+		      !memcmp(s->location_ids + all[0].first_location, left, sizeof(left)),
+	      "python's own are gone, perl's are there");
+	CHECK(all[1].n_locations == 3 && all[2].n_locations == DEEP && s->n_frames == 8 + DEEP,
+	      "what interprets nothing stays");
+	stacks_free(s);
+	free(deep);
+}
+
 int main(void)
 {
+	test_interpreters_are_hidden();
 	test_whole_stacks_of_our_own_have_roots();
 	test_a_file_is_all_there();
 	test_files_become_one();

@@ -459,42 +459,44 @@ void stacks_filter(struct stacks *s, bool (*keep)(void *ctx, size_t sample), voi
 	forget_samples(s);
 }
 
-/* Return whether a sample has frames of what a runtime interprets. */
-static bool has_frames(const struct stacks *s, const struct stacks_sample *sample,
-		       const struct runtime_ops *runtime)
-{
-	const uint32_t *ids = s->location_ids + sample->first_location;
+/* Which runtime a module is of, as the bit of its number in runtimes_all; 0: of none. */
+struct runtime_bits {
+	uint32_t file;	 /* the module is a file of this runtime */
+	uint32_t frames; /* it has the frames of what this runtime interprets */
+};
 
-	for (uint32_t i = 0; i < sample->n_locations; i++)
-		if (s->modules[s->locations[ids[i]].module].runtime == runtime)
-			return true;
-	return false;
+static struct runtime_bits runtime_bits(const struct stacks_module *m)
+{
+	for (uint32_t k = 0; runtimes_all[k]; k++) {
+		if (m->runtime == runtimes_all[k])
+			return (struct runtime_bits){ .frames = UINT32_C(1) << k };
+		if (!m->runtime && runtimes_all[k]->is_named(m->name))
+			return (struct runtime_bits){ .file = UINT32_C(1) << k };
+	}
+	return (struct runtime_bits){ .file = 0 };
 }
 
 int stacks_hide_interpreters(struct stacks *s)
 {
-	/* By module: the runtime whose file it is, or NULL. */
-	const struct runtime_ops **of =
-		calloc(s->n_modules + 1, sizeof(const struct runtime_ops *));
+	struct runtime_bits *of = calloc(s->n_modules + 1, sizeof(*of));
 
 	if (!of)
 		return -ENOMEM;
 	for (size_t i = 0; i < s->n_modules; i++)
-		for (size_t k = 0; !of[i] && !s->modules[i].runtime && runtimes_all[k]; k++)
-			if (runtimes_all[k]->is_named(s->modules[i].name))
-				of[i] = runtimes_all[k];
+		of[i] = runtime_bits(&s->modules[i]);
 	for (size_t i = 0; i < s->n_samples; i++) {
 		struct stacks_sample *sample = &s->samples[i];
 		uint32_t *ids = s->location_ids + sample->first_location, n = 0;
 		uint32_t left_out = 0; /* frames */
+		uint32_t there = 0;    /* runtimes whose interpreted code is in the stack */
 
+		for (uint32_t k = 0; k < sample->n_locations; k++)
+			there |= of[s->locations[ids[k]].module].frames;
 		for (uint32_t k = 0; k < sample->n_locations; k++) {
-			const struct runtime_ops *own = of[s->locations[ids[k]].module];
-
-			if (!own || !has_frames(s, sample, own))
-				ids[n++] = ids[k];
-			else
+			if (of[s->locations[ids[k]].module].file & there)
 				left_out += s->locations[ids[k]].n_lines;
+			else
+				ids[n++] = ids[k];
 		}
 		sample->n_locations = n;
 		sample->n_frames -= left_out;
