@@ -158,7 +158,7 @@ stopped_worker() { # COMMAND…
 	LD_PRELOAD=$dir/hostile.so HOSTILE=stop "$@" 2>/dev/null &
 	supervisor=$!
 	worker=
-	for _ in $(seq 2000); do
+	while :; do
 		for pid in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
 			grep -q '^State:.T' "/proc/$pid/status" 2>/dev/null && worker=$pid
 		done
@@ -185,7 +185,7 @@ for command in "unwind $dir/x.owc -o $dir/y.pb.gz" "record -a -d 2 -o $dir/y.pb.
 done
 # The processes that serve it hold what they need, and can get no more. The last one is started when there
 # is something to store.
-"$offwind" record -a -d 30 -o "$dir/y.pb.gz" --db "$dir/other.db" 2>"$dir/err" & supervisor=$!
+"$offwind" record -a -d 300 -o "$dir/y.pb.gz" --db "$dir/other.db" 2>"$dir/err" & supervisor=$!
 for role in opener capture store; do
 	pid=
 	until [ -n "$pid" ] || ! kill -0 $supervisor 2>/dev/null; do
@@ -233,7 +233,7 @@ grep -q "the process that writes the store does not end, and is killed" "$dir/er
 # ---- a recording's worker that dies, or does not go on --------------------------------------------------
 
 # This one waits for half a minute: look at it last. Its worker stops while it reads a file.
-LD_PRELOAD=$dir/hostile.so HOSTILE=hang:$(stat -c %i "$dir/libhot.so") setsid "$offwind" record -a -d 40 -o "$dir/hung.pb.gz" --stats "$dir/hung.json" 2>"$dir/hung.log" & hung=$!
+LD_PRELOAD=$dir/hostile.so HOSTILE=hang:$(stat -c %i "$dir/libhot.so") setsid "$offwind" record -a -d 300 -o "$dir/hung.pb.gz" --stats "$dir/hung.json" 2>"$dir/hung.log" & hung=$!
 workers_of() { # SUPERVISOR: the confined ones
 	local child
 	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
@@ -398,7 +398,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$offwind" unwind "$dir/fifo" -o "$dir/y2.p
 	rc=$?
 	[ $rc = $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit $rc"
 	for child in $children; do
-		for _ in $(seq 500); do
+		for _ in $(seq 6000); do
 			kill -0 "$child" 2>/dev/null || break
 			sleep 0.01
 		done
@@ -426,7 +426,8 @@ kill -INT $stuck
 wait $stuck || fail "an opener that hangs: exit $?: $(cat "$dir/stuck.log")"
 "$offwind" report -f folded "$dir/stuck.pb.gz" | grep -q '^prog4.*;hot ' || fail "the next opener opens nothing: $(cat "$dir/stuck.log")"
 # The worker that was stopped in the meantime is replaced, and the recording ends as it should.
+until_or_dead $hung grep -q "the worker has not gone on for 30 s, and is ended" "$dir/hung.log" || fail "a worker that hangs: $(cat "$dir/hung.log")"
+kill -INT $hung
 wait $hung || fail "a worker that hangs: exit $?: $(cat "$dir/hung.log")"
-grep -q "the worker has not gone on for 30 s, and is ended" "$dir/hung.log" || fail "a worker that hangs: $(cat "$dir/hung.log")"
 balance "$dir/hung.json" || fail "a worker that hangs: the statistics"
 exit $((failures > 0))

@@ -162,7 +162,7 @@ cat >"$dir/windows.c" <<'C'
 #include <unistd.h>
 static void *volatile kept;
 __attribute__((noinline)) static void keep(void) { kept = malloc(1000000); }
-int main(void) { keep(); usleep(1300000); free(kept); usleep(1000000); return 0; }
+int main(void) { keep(); usleep(2300000); free(kept); usleep(1000000); return 0; }
 C
 gcc -O1 -fno-builtin -o "$dir/windows" "$dir/windows.c" || fail gcc
 "$offwind" record --alloc=1 --rotate 1 -o "$dir/windows.d" -- "$dir/windows" 2>"$dir/log" || fail "$(cat "$dir/log")"

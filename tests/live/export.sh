@@ -63,7 +63,7 @@ is_as_reported() { # NAME [FILTER]
 # What a receiver has is what report says, sample by sample. A sample that came late is in the window after its time: until
 # this one was sent, report has one more.
 same_as_report() { # NAME [FILTER]
-	WAIT_MAX=60 until_or_dead $daemon is_as_reported "$@" || fail "$1: other stacks: $(cat "$dir/$1.err"; head -n 4 "$dir/$1.diff" | cut -c1-300)"
+	until_or_dead $daemon is_as_reported "$@" || fail "$1: other stacks: $(cat "$dir/$1.err"; head -n 4 "$dir/$1.diff" | cut -c1-300)"
 }
 # Wait for the first windows, and forget them: names are not found until debug information is read, and the history then has other ones.
 warm_up() { # NAME
@@ -104,19 +104,22 @@ common='[record]\nrotate = 1\nevent = cpu-clock\nfreq = 99\n'
 
 otlp() {
 	local before windows
+	has_word() { control otlp stats >"$dir/stats"; grep -q "$1" "$dir/stats"; }
 	warm_up otlp
 	none_refused otlp
 	same_as_report otlp
-	control otlp stats >"$dir/stats"
+	# Whatever runs beside them, these programs have samples at some time.
 	for word in '"service.name"' '"shop, ' '"process.pid"' '"process.executable.path"' '"host.name"' '"thread.id"' '"x-scope":"a"'; do
-		grep -q "$word" "$dir/stats" || fail "no $word: $(cat "$dir/stats")"
+		until_or_dead $daemon has_word "$word" || fail "no $word: $(cat "$dir/stats")"
 	done
-	grep -q '^prog;.*;hot ' "$dir/otlp.asked" || fail "the program is not there"
+	has_program() { is_as_reported otlp && grep -q '^prog;.*;hot ' "$dir/otlp.asked"; }
+	until_or_dead $daemon has_program || fail "the program is not there"
 	ps -o user=,comm= -p "$(pgrep -P $daemon offwind-sender)" | grep -q root && fail "the sender has root's rights"
 	# What is refused for good is dropped, and counted.
 	control otlp behave=never
 	until_or_dead $daemon drops otlp refused || fail "nothing is dropped"
-	grep -q 'samples are not sent: refused: status 400: ?\[31mnobody wants this' "$dir/log" || fail "why: $(tail -n 3 "$dir/log")"
+	# What is counted is said a moment later.
+	until_or_dead $daemon grep -q 'samples are not sent: refused: status 400: ?\[31mnobody wants this' "$dir/log" || fail "why: $(tail -n 3 "$dir/log")"
 	control otlp behave=rejects
 	until_or_dead $daemon drops otlp rejected || fail "nothing is rejected"
 	control otlp forget
@@ -170,7 +173,7 @@ otlp_by_grpc() {
 	control grpc stats | grep -q '"otlp-profiles-development-version":"1"' || fail "no version: $(control grpc stats)"
 	control grpc behave=never
 	until_or_dead $daemon drops "otlp grpc" refused || fail "nothing is dropped"
-	grep -q 'refused: gRPC status 3: nobody wants ümlauts' "$dir/log" || fail "why: $(tail -n 3 "$dir/log")"
+	until_or_dead $daemon grep -q 'refused: gRPC status 3: nobody wants ümlauts' "$dir/log" || fail "why: $(tail -n 3 "$dir/log")"
 }
 
 # Stacks without the name of the thread in front.

@@ -39,7 +39,7 @@ tell() { # COMMAND: print the answer
 }
 must() { local answer=$(tell "$1"); [ "$answer" = done ] || { fail "$1: $answer $(tail -3 "$dir/senders.log")"; exit 1; }; }
 must "add $((windows / 6))"
-must "wait 60"
+must "wait 200"
 
 echo "== a server that is killed and comes back"
 clickhouse_kill 1
@@ -51,7 +51,7 @@ echo "== senders that are killed"
 must restart
 must "add $((windows / 6))"
 must restart
-must "wait 120"
+must "wait 200"
 
 echo "== a lost server: the windows wait in the history, which deletes those of one host"
 clickhouse_kill 1
@@ -61,11 +61,11 @@ must "delete 0"
 must "add $((windows / 6 + 1))"
 clickhouse_start 1
 clickhouse_start 2
-must "wait 120"
+must "wait 200"
 
 echo "== the accounts"
 echo accounts >&"${COPROC[1]}"
-while read -r -t 60 line <&"${COPROC[0]}" && [ "$line" != end ]; do echo "$line"; done >"$dir/unsorted"
+while read -r -t 200 line <&"${COPROC[0]}" && [ "$line" != end ]; do echo "$line"; done >"$dir/unsorted"
 sort "$dir/unsorted" >"$dir/accounts"
 [ "$(wc -l <"$dir/accounts")" = $hosts ] || fail "accounts: $(cat "$dir/accounts")"
 deleted=$(awk '$1 == "host-0" { print $4 }' "$dir/accounts")
@@ -204,9 +204,9 @@ if node -e 'require("chdb")' 2>/dev/null; then
 	coproc "$BUILD/tests/live/senders" "$dir/newer" "$dir/recorded.db" 2 5 $newer 2>>"$dir/senders.log"
 	senders=$COPROC_PID
 	must "add 21"
-	must "wait 60"
+	must "wait 200"
 	echo accounts >&"${COPROC[1]}"
-	while read -r -t 60 line <&"${COPROC[0]}" && [ "$line" != end ]; do echo "$line"; done >"$dir/accounts"
+	while read -r -t 200 line <&"${COPROC[0]}" && [ "$line" != end ]; do echo "$line"; done >"$dir/accounts"
 	all=$(awk '{ n += $3 } END { print n }' "$dir/accounts")
 	ask_newer() { curl -s "$newer/?database=offwind" --data-binary "$1"; }
 	[ "$all" -gt 0 ] && [ "$(ask_newer "SELECT toInt64(sum(n)) FROM samples WHERE type != 0")" = "$all" ] || fail "the newer server does not have the $all samples"

@@ -40,7 +40,7 @@ run() { # PROGRAM mode depth frame name [library]: print its pid when it is read
 	mkfifo "$dir/pipe"
 	setsid "$dir/$program" "$@" >"$dir/pipe" 2>/dev/null &
 	pids+=($!)
-	timeout 20 head -n 1 "$dir/pipe" | grep -q ready || { echo "$program $* does not start"; exit 1; }
+	timeout 200 head -n 1 "$dir/pipe" | grep -q ready || { echo "$program $* does not start"; exit 1; }
 	rm "$dir/pipe"
 	pgrep -P $! >>"$dir/children"
 	# One at a time: if so many spin together, they starve each other.
@@ -65,7 +65,7 @@ run static_pie depth 50 992 static_pie
 run static thread 50 992 static_thread
 run dynamic churn 0 0 churn "$dir/library.so"
 
-"$offwind" record -F 997 --stack-max 1M -o "$dir/a.owc" --raw -p "$(IFS=,; echo "${pids[*]}")" --stats "$dir/stats" 2>"$dir/log" &
+"$offwind" record -F 997 -m 64M --stack-max 1M -o "$dir/a.owc" --raw -p "$(IFS=,; echo "${pids[*]}")" --stats "$dir/stats" 2>"$dir/log" &
 recorder=$!
 pids+=($recorder)
 until_or_dead $recorder test -s "$dir/a.owc" || { cat "$dir/log"; exit 1; }
