@@ -242,8 +242,13 @@ static int describe(const struct server *s, struct server_socket *new)
 	socklen_t size = sizeof(at);
 	char host[INET6_ADDRSTRLEN], port[8];
 
-	if (getsockname(new->fd, any, &size))
-		return -errno;
+	if (getsockname(new->fd, any, &size)) {
+		int err = -errno;
+
+		log_error("the service manager passed descriptor %d, which is no socket: %s",
+			  new->fd, strerror(-err));
+		return err;
+	}
 	new->local = at.ss_family == AF_UNIX;
 	new->loopback = is_loopback(any);
 	if (new->local) {

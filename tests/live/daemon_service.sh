@@ -90,6 +90,8 @@ told STOPPING=1 1 || fail "STOPPING: $(cat "$dir/told")"
 [ "$(windows)" -gt "$have" ] || fail "the last window is lost"
 
 echo "== sockets of the service manager"
+sh -c 'export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" daemon --config "$1" 3</dev/null' "$offwind" "$dir/conf" 2>"$dir/other" && fail "a passed file is listened on"
+grep -q 'the service manager passed descriptor 3, which is no socket: ' "$dir/other" || fail "a passed file: $(cat "$dir/other")"
 listening() { grep -q ":$(printf %04X "$port") 00000000:0000 0A" /proc/net/tcp; }
 systemd-socket-activate -E NOTIFY_SOCKET -E WATCHDOG_USEC -l "127.0.0.1:$port" -l "$dir/passed" "$offwind" daemon --config "$dir/conf" 2>"$dir/log" & daemon=$!
 until_or_dead $daemon listening || exit 1
