@@ -58,10 +58,13 @@ python3 "$source/compare.py" "$dir/b.jsonl" "$dir/b.stacks" 0.95 || fail "record
 
 echo "== the daemon, and a program that ran before it"
 printf '[server]\nrecord = any\n[record]\nrotate = 1\nevent = cpu-clock\nfreq = 199\n' >"$dir/conf"
-$debian "$source/stacks.py" 60 >/dev/null & program=$!
+$debian "$source/stacks.py" 200 >/dev/null & program=$!
 "$offwind" daemon --config "$dir/conf" --db "$dir/o.db" --listen "unix:$dir/socket" >"$dir/log" 2>&1 & daemon=$!
 windows() { sqlite3 -cmd ".timeout 10000" "$dir/o-history.db" 'SELECT count(*) FROM windows' 2>/dev/null || echo 0; }
-until [ "$(windows)" -ge 4 ] || ! kill -0 $daemon 2>/dev/null; do sleep 0.2; done
+# Until the program has samples in four windows, and enough of them, however busy the machine is.
+has_windows() { [ "$(windows)" -ge 4 ] && [ "$(sampled)" -ge 150 ]; }
+sampled() { "$offwind" query top --url "unix:$dir/socket" --label "pid=$program" --json 2>>"$dir/log" | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])' 2>>"$dir/log" || echo 0; }
+until_or_dead $daemon has_windows || fail "the daemon: $(tail -n 5 "$dir/log")"
 "$offwind" query profile --url "unix:$dir/socket" --label comm=python3 --format folded -o "$dir/shown" 2>>"$dir/log" &&
 	"$offwind" query profile --url "unix:$dir/socket" --label comm=python3 --hide-interpreters --format folded -o "$dir/hidden" 2>>"$dir/log" || fail "query"
 grep -q '_PyEval_EvalFrameDefault.*;main;all_places' "$dir/shown" && grep -q ';main;all_places' "$dir/hidden" &&

@@ -88,8 +88,11 @@ until_or_dead $daemon has_service '"value":"shop, south"' || fail "another servi
 has '/api/v1/top?by=comm&service.name=shop%5C,%20north&service.name=none' '"comm":"context"' || fail "a value with a comma: $(head -c 1000 "$dir/reply")"
 has '/api/v1/top?by=service' '"service":"shop, north"' || fail "services: $(head -c 1000 "$dir/reply")"
 has "POST /api/v1/query SELECT count(*) AS n FROM history.labels WHERE json_extract(labels, '$.\"service.name\"') LIKE 'shop, %' AND json_extract(labels, '$.exe') LIKE '%/context'" '"n": *[1-9]' || fail "SQL: $(head -c 1000 "$dir/reply")"
-# The sums of a profile, of a timeline and of a heat map over the same time are equal.
-now=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT max(end_ns) FROM windows")
+# The sums of a profile, of a timeline and of a heat map over the same time are equal. A sample that came late is in a
+# window after its time: the range ends before the last two.
+has_windows() { [ "$(newest)" -ge 5 ]; }
+until_or_dead $daemon has_windows || fail "no windows"
+now=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT end_ns FROM windows ORDER BY id DESC LIMIT 1 OFFSET 2")
 python3 - <(get "/api/v1/top?from=$((now - 60000000000))ns&to=${now}ns") <(get "/api/v1/timeline?by=comm&n=3&step=1000&from=$((now - 60000000000))ns&to=${now}ns") <(get "/api/v1/heatmap?from=$((now - 60000000000))ns&to=${now}ns") <<-'PY' || fail "sums differ"
 	import json, sys
 	top, timeline, heatmap = (json.loads(open(p).read().split('\n', 1)[1]) for p in sys.argv[1:])
@@ -147,7 +150,7 @@ prometheus --config.file="$dir/prometheus.yml" --storage.tsdb.path="$dir/prometh
 scraped() { curl -s -G "127.0.0.1:$asked/api/v1/query" --data-urlencode "query=$1" | grep -o '"[0-9.]*"\]' | tr -d '"]'; } # PromQL
 total() { sqlite3 -cmd ".timeout 10000" "$history" "SELECT sum(n) FROM totals WHERE what = '$1'"; }
 is_scraped() { [ "$(scraped 'up{job="offwind"}')" = 1 ] && [ "$(scraped offwind_events_fired_total)" = "$(total fired)" ]; }
-WAIT_MAX=60 until_or_dead $prometheus is_scraped || fail "Prometheus has $(scraped offwind_events_fired_total) events, not $(total fired): $(tail -n 20 "$dir/out")"
+until_or_dead $prometheus is_scraped || fail "Prometheus has $(scraped offwind_events_fired_total) events, not $(total fired): $(tail -n 20 "$dir/out")"
 [ "$(scraped 'sum(offwind_stacks_total) == bool sum(offwind_samples_unwound_total)')" = 1 ] || fail "Prometheus: the sum of the stacks"
 kill $prometheus
 wait $prometheus
@@ -213,7 +216,7 @@ metric() { curl -s --unix-socket "$socket" http://localhost/metrics | sed -nE "s
 above() { awk -v n="$(metric "$1")" -v least="$2" 'BEGIN { exit !(n > least) }'; }
 settings "freq = 99" "cpu-budget = 0.01"
 until_or_dead $daemon above offwind_rate_lowered_total 0 || fail "a budget lowers nothing: $(cat "$dir/log")"
-grep -qE 'takes more than 0.01 % of a CPU: 49 samples a second instead of 99' "$dir/log" || fail "$(cat "$dir/log")"
+until_or_dead $daemon grep -qE 'takes more than 0.01 % of a CPU: 49 samples a second instead of 99' "$dir/log" || fail "$(cat "$dir/log")"
 [ "$(metric offwind_rate_configured_hertz)" = 99 ] && above offwind_rate_hertz 0 && ! above offwind_rate_hertz 49 || fail "rates: $(metric 'offwind_rate.*')"
 for role in supervisor capture worker opener store history server bpf; do
 	above "offwind_cpu_seconds_total\\{role=\"$role\"\\}" 0 || fail "CPU time of $role: $(metric "offwind_cpu_seconds_total.*")"
@@ -255,7 +258,7 @@ before=$(newest)
 pkill -KILL -P $daemon offwind-server
 pkill -SEGV -P $daemon offwind-worker
 has_more() { [ "$(newest)" -gt $((before + 1)) ] && is_ready; }
-WAIT_MAX=100 until_or_dead $daemon has_more || fail "nothing is recorded after a crash: $(cat "$dir/log")"
+until_or_dead $daemon has_more || fail "nothing is recorded after a crash: $(cat "$dir/log")"
 grep -q 'was ended by SIGSEGV' "$dir/log" || fail "$(cat "$dir/log")"
 
 echo "== SIGTERM ends it, with the window in flight"
@@ -288,7 +291,7 @@ if [ -n "$group" ]; then
 	"$containers" "$group/offwind-$$.slice" $N <"$dir/end" >"$dir/truth" & containers=$!
 	exec 9>"$dir/end"
 	all_ran() { [ "$(wc -l <"$dir/truth")" = $N ]; }
-	WAIT_MAX=100 until_or_dead $containers all_ran || fail "the containers: $(tail -n 1 "$dir/truth")"
+	until_or_dead $containers all_ran || fail "the containers: $(tail -n 1 "$dir/truth")"
 	get "/debug/pprof/profile?seconds=1" >"$dir/reply" # ends the window
 	python3 - "$socket" "$dir/truth" $N <<-'PY' || fail "labels of containers: $(cat "$dir/log")"
 		import http.client, json, socket, sys, time
@@ -315,7 +318,8 @@ if [ -n "$group" ]; then
 		assert len(got) == len(mine) and len(got) + lost >= n and len(got) > 0.99 * n, (len(got), len(mine), lost)
 		assert all(l['container_runtime'] == 'docker' for l in mine)
 		values = ask('/api/v1/labels?key=container_id&type=mark&n=20000&from=-10m')
-		assert len([v for v in values['values'] if v['value']]) == len(got), len(values['values'])
+		# Others on this machine may have containers, too, whose samples are of other types.
+		assert len([v for v in values['values'] if v['value'] and v['sum']]) == len(got), len(values['values'])
 		one = next(iter(got.values()))
 		assert ask('/api/v1/top?type=mark&from=-10m&container_id=' + one)['value'] == 1
 		series = ask('/api/v1/timeline?by=container_id&type=mark&from=-10m&step=1000')['series']

@@ -8,7 +8,7 @@ ${CC:-gcc} -O1 -fno-builtin -pthread -o "$dir/k_one" tests/live/alloc.c && cp "$
 cp "$BUILD/tests/live/waits" "$dir/k_waits"
 mkfifo "$dir/go"
 # The first one waits until its allocator is watched. The daemon ends with the shell, which waits for that.
-bash -c 'read -r _ <"$1/go"; (sleep 2; echo) | "$1/k_one" 5000 wait && "$1/k_two" && "$1/k_waits" late >"$1/truth"; echo $? >"$1/done"; read -r _ <"$1/go"' bash "$dir" &
+bash -c 'read -r _ <"$1/go"; (sleep 4; echo) | "$1/k_one" 5000 wait && "$1/k_two" && "$1/k_waits" late >"$1/truth"; echo $? >"$1/done"; read -r _ <"$1/go"' bash "$dir" &
 programs=$!
 address=127.0.0.1:$(free_port)
 cat >"$dir/offwind.conf" <<CONF
