@@ -267,12 +267,19 @@ struct timeline {
 	struct points p;
 	uint64_t step_ns;
 	size_t n_steps;
-	int64_t *cells; /* n_steps for each value */
+	int64_t *cells; /* n_steps for each row */
 	size_t room;
-	struct line { /* a value, to be sorted */
-		int64_t total;
-		uint32_t number;
-	} * lines;
+	/*
+	 * A value's row is its number, unless there are too many values and steps: then n_rows values have rows, and all others
+	 * share the one after these. By number; and the numbers by row.
+	 */
+	uint32_t *row_of, *number_of;
+	size_t n_row_of, n_rows;
+};
+
+struct line { /* a value, to be sorted */
+	int64_t total;
+	uint32_t number;
 };
 
 /* Return the part of a value that the beginning of a span has. */
@@ -309,6 +316,23 @@ static void spread(const struct timeline *t, int64_t *row, const struct history_
 	}
 }
 
+/* Let each row have one step, which is as long as all. */
+static void fold_steps(struct timeline *t)
+{
+	const size_t n = t->room / t->n_steps;
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t total = 0;
+
+		for (size_t j = 0; j < t->n_steps; j++)
+			total = stacks_sum(total, t->cells[i * t->n_steps + j]);
+		t->cells[i] = total;
+	}
+	memset(t->cells + n, 0, (t->room - n) * sizeof(*t->cells));
+	t->step_ns = t->p.range.to_ns - t->p.range.from_ns;
+	t->n_steps = 1;
+}
+
 static int take_timeline(void *ctx, const struct history_point *point)
 {
 	struct timeline *t = ctx;
@@ -318,6 +342,10 @@ static int take_timeline(void *ctx, const struct history_point *point)
 
 	if (err || number == NONE)
 		return err;
+	if (t->row_of)
+		number = number < t->n_row_of ? t->row_of[number] : (uint32_t)t->n_rows;
+	if ((number + 1) * t->n_steps > SERIES_CELLS_MAX && t->n_steps > 1)
+		fold_steps(t);
 	if ((number + 1) * t->n_steps > SERIES_CELLS_MAX)
 		return -E2BIG;
 	err = array_reserve(t->cells, (number + 1) * t->n_steps, t->room);
@@ -350,44 +378,106 @@ static void put_line(const struct timeline *t, const char *value, const int64_t 
 	(void)fputs("]}", out);
 }
 
+/* Give the rows of values in the order of their totals, the largest first. The caller frees *out. -ENOMEM. */
+static int sort_lines(const struct timeline *t, struct line **out, size_t *n)
+{
+	struct line *lines;
+
+	*n = t->row_of ? t->n_rows : t->room ? (t->p.n_values ? t->p.n_values : 1) : 0;
+	if (*n > t->room / t->n_steps)
+		*n = t->room / t->n_steps;
+	lines = calloc(*n + 1, sizeof(*lines));
+	if (!lines)
+		return -ENOMEM;
+	for (size_t i = 0; i < *n; i++) {
+		lines[i].number = (uint32_t)i;
+		for (size_t j = 0; j < t->n_steps; j++)
+			lines[i].total = stacks_sum(lines[i].total, t->cells[i * t->n_steps + j]);
+	}
+	qsort(lines, *n, sizeof(*lines), compare_lines);
+	while (*n && !lines[*n - 1].total)
+		--*n; /* none of its stacks has the function */
+	*out = lines;
+	return 0;
+}
+
 /* Write the n largest values, and the sum of the rest with the value null. */
 static int put_lines(struct timeline *t, size_t n, FILE *out)
 {
-	size_t n_lines = t->room ? (t->p.n_values ? t->p.n_values : 1) : 0;
-	struct line *lines = calloc(n_lines + 1, sizeof(*lines));
+	struct line *lines = NULL;
+	size_t n_lines = 0;
 	int64_t *rest = calloc(t->n_steps, sizeof(*rest));
+	int err = rest ? sort_lines(t, &lines, &n_lines) : -ENOMEM;
+	bool any_rest = n_lines > n || t->row_of;
 
-	if (!lines || !rest) {
-		free(lines);
-		free(rest);
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < n_lines; i++) {
-		lines[i].number = (uint32_t)i;
-		for (size_t j = 0; (i + 1) * t->n_steps <= t->room && j < t->n_steps; j++)
-			lines[i].total = stacks_sum(lines[i].total, t->cells[i * t->n_steps + j]);
-	}
-	qsort(lines, n_lines, sizeof(*lines), compare_lines);
-	while (n_lines && !lines[n_lines - 1].total)
-		n_lines--; /* none of its stacks has the function */
-	(void)fputs("\"series\":[", out);
-	for (size_t i = 0; i < n_lines; i++) {
-		const int64_t *row = t->cells + lines[i].number * t->n_steps;
+	if (!err && t->row_of && (t->n_rows + 1) * t->n_steps <= t->room)
+		memcpy(rest, t->cells + t->n_rows * t->n_steps, t->n_steps * sizeof(*rest));
+	if (!err)
+		(void)fputs("\"series\":[", out);
+	for (size_t i = 0; !err && i < n_lines; i++) {
+		const uint32_t number = lines[i].number;
+		const int64_t *row = t->cells + number * t->n_steps;
+		const char *value = "";
 
-		if ((lines[i].number + 1) * t->n_steps > t->room)
-			continue;
+		if (t->p.n_values)
+			value = t->p.values[t->row_of ? t->number_of[number] : number];
 		if (i < n)
-			put_line(t, t->p.n_values ? t->p.values[lines[i].number] : "", row, !i,
-				 out);
+			put_line(t, value, row, !i, out);
 		for (size_t j = 0; i >= n && j < t->n_steps; j++)
 			rest[j] = stacks_sum(rest[j], row[j]);
 	}
-	if (n_lines > n)
-		put_line(t, NULL, rest, !n, out);
-	(void)fputs("\n]}\n", out);
+	if (!err && any_rest)
+		put_line(t, NULL, rest, !n || !n_lines, out);
+	if (!err)
+		(void)fputs("\n]}\n", out);
 	free(lines);
 	free(rest);
-	return 0;
+	return err;
+}
+
+/* Let only the n largest values have rows; the steps were folded, so that only their totals are known. */
+static int choose_rows(struct timeline *t, size_t n)
+{
+	struct line *lines = NULL;
+	size_t n_lines = 0;
+	int err = sort_lines(t, &lines, &n_lines);
+
+	t->n_rows = n < n_lines ? n : n_lines;
+	t->n_row_of = t->p.n_values;
+	t->row_of = calloc(t->n_row_of + 1, sizeof(*t->row_of));
+	t->number_of = calloc(t->n_rows + 1, sizeof(*t->number_of));
+	if (!t->row_of || !t->number_of)
+		err = -ENOMEM;
+	for (size_t i = 0; !err && i < t->n_row_of; i++)
+		t->row_of[i] = (uint32_t)t->n_rows;
+	for (size_t i = 0; !err && i < t->n_rows; i++) {
+		t->row_of[lines[i].number] = (uint32_t)i;
+		t->number_of[i] = lines[i].number;
+	}
+	free(lines);
+	memset(t->cells, 0, t->room * sizeof(*t->cells));
+	return err;
+}
+
+/* Go through the samples, and once more if there are too many values to tell all apart at once. */
+static int scan_timeline(struct timeline *t, struct http_reply *reply, size_t n, const char **type,
+			 const char **unit)
+{
+	const uint64_t step_ns = t->step_ns;
+	const size_t n_steps = t->n_steps;
+	int err = points_scan(&t->p, reply, take_timeline, t, type, unit);
+
+	if (err || t->n_steps == n_steps)
+		return err;
+	if ((n + 1) * n_steps > SERIES_CELLS_MAX)
+		return http_fail(reply, 400,
+				 "there are too many values for so many steps: ask for a"
+				 " longer step, or for fewer of them with n");
+	if (choose_rows(t, n))
+		return api_failed(reply, -ENOMEM);
+	t->step_ns = step_ns;
+	t->n_steps = n_steps;
+	return points_scan(&t->p, reply, take_timeline, t, type, unit);
 }
 
 void api_timeline(struct api *api, const struct http_request *r, struct http_reply *reply)
@@ -413,7 +503,7 @@ void api_timeline(struct api *api, const struct http_request *r, struct http_rep
 			t.n_steps = (size_t)(span / t.step_ns) + (span % t.step_ns != 0);
 	}
 	if (!err)
-		err = points_scan(&t.p, reply, take_timeline, &t, &type, &unit);
+		err = scan_timeline(&t, reply, (size_t)n, &type, &unit);
 	if (!err) {
 		(void)fputc('{', reply->out);
 		put_range(&t.p, reply->out);
@@ -426,6 +516,8 @@ void api_timeline(struct api *api, const struct http_request *r, struct http_rep
 			(void)api_failed(reply, err);
 	}
 	free(t.cells);
+	free(t.row_of);
+	free(t.number_of);
 	points_fini(&t.p);
 }
 

@@ -281,6 +281,81 @@ static void test_a_wait_takes_its_whole_time(void)
 	history_close(h);
 }
 
+/* Ten seconds with a sample of each of 1,000 programs, and one in each second of two more. */
+static struct history *fill_many(const char *file)
+{
+	const struct history_window w = { .start_ns = START, .end_ns = START + 10 * SECOND };
+	struct history *h = NULL;
+	struct stacks *s;
+	char comm[16];
+
+	if (stacks_new(&s) || stacks_add_type(s, "samples", "count") ||
+	    stacks_add_type(s, "cpu", "nanoseconds") ||
+	    stacks_add_type(s, "off_cpu", "nanoseconds"))
+		abort();
+	for (unsigned int i = 0; i < 1000; i++) {
+		(void)snprintf(comm, sizeof(comm), "p%u", i);
+		add(s, comm, "work", 0x2000, START + i % 10 * SECOND, 1);
+		if (i == 500)
+			add(s, "long", "work", 0x2000, START, 10);
+		if (i == 900)
+			add(s, "longer", "work", 0x2000, START, 10);
+	}
+	add(s, "longer", "work", 0x2000, START + 3 * SECOND + SECOND / 2, 1);
+	CHECK(!history_open(file, true, &h) && !history_add(h, s, &w), "a window is added");
+	stacks_free(s);
+	return h;
+}
+
+/* Read the numbers of a series, a thousand of them or one as one; NULL: there is none with this value. */
+static const char *sum_series(const char *text, const char *value, int together, int64_t out[10])
+{
+	const char *at = strstr(text, value);
+	char *end;
+
+	at = at ? strstr(at, "\"values\":[") : NULL;
+	if (!at)
+		return NULL;
+	at += strlen("\"values\":[");
+	for (int i = 0; i < 10 * together; i++, at = end + 1) {
+		out[i / together] += strtoll(at, &end, 10);
+		if (*end != (i + 1 < 10 * together ? ',' : ']'))
+			return NULL;
+	}
+	return at;
+}
+
+/* More values and steps than are added up at once give the same sums as fewer steps. */
+static void test_a_timeline_of_many_values(void)
+{
+	static const char *const values[] = { "{\"value\":\"longer\",", "{\"value\":\"long\",",
+					      "{\"value\":null," };
+	static const int in_second_3[] = { 2, 1, 100 };
+	const char *all = "/api/v1/timeline?from=@1700000000&to=@1700000010&by=comm";
+	char file[80], url[160], *few, *many;
+	struct history *h;
+
+	(void)snprintf(file, sizeof(file), "%s/many.db", dir);
+	h = fill_many(file);
+	(void)snprintf(url, sizeof(url), "%s&n=2&step=1000", all);
+	few = ask(h, url, 200);
+	(void)snprintf(url, sizeof(url), "%s&n=2&step=1", all);
+	many = ask(h, url, 200);
+	for (size_t i = 0; i < 3; i++) {
+		int64_t a[10] = { 0 }, b[10] = { 0 };
+
+		CHECK(sum_series(few, values[i], 1, a) && sum_series(many, values[i], 1000, b) &&
+			      !memcmp(a, b, sizeof(a)),
+		      values[i]);
+		CHECK(a[3] == in_second_3[i] * (int64_t)SECOND, "the sum of a second");
+	}
+	free(few);
+	free(many);
+	(void)snprintf(url, sizeof(url), "%s&n=1000&step=1", all);
+	check_has(h, url, 400, "too many values for so many steps", "more rows than there is room");
+	history_close(h);
+}
+
 static void test_whole_stacks_are_found(struct history *h)
 {
 	check_has(h, "/api/v1/timeline?" FIRST "&step=10000&by=stop&stop=root", 200,
@@ -367,14 +442,16 @@ int main(void)
 	test_timeline_of_a_function(h);
 	test_whole_stacks_are_found(h);
 	test_a_wait_takes_its_whole_time();
+	test_a_timeline_of_many_values();
 	test_samples(h);
 	test_values_of_a_label(h);
 	test_page(h);
 	history_close(h);
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 9; i++) {
 		char file[96];
 
-		(void)snprintf(file, sizeof(file), "%s/%s.db%s", dir, i < 3 ? "history" : "waits",
+		(void)snprintf(file, sizeof(file), "%s/%s.db%s", dir,
+			       (const char *const[]){ "history", "waits", "many" }[i / 3],
 			       (const char *const[]){ "", "-wal", "-shm" }[i % 3]);
 		(void)unlink(file);
 	}
