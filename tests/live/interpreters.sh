@@ -16,6 +16,16 @@ fail() {
 	exit 1
 }
 
+# Take a core, which has the frames of its program as well, or the interpreter's file has. Return 0 if the outermost function is
+# the program itself, 2 if it is FIBER: a fiber of Ruby's has a stack of its own.
+core() { # PID MODULE MAIN FIBER
+	gcore -o "$dir/core" $1 > "$dir/log" 2>&1 || fail "gcore"
+	"$offwind" unwind -q --tid $1 -f tsv -o "$dir/tsv" "$dir/core.$1" 2> "$dir/log" || fail "a core"
+	rm "$dir/core.$1"
+	awk -F '\t' -v module="$2" -v main="$3" -v fiber="$4" '$3 == module { n++; unknown += $5 == "[unknown]"; last = $5 }
+		END { print n + 0, module, "frames of a core, the outermost", last; exit n > 1 && !unknown && last == main ? 0 : n > 1 && !unknown && last == fiber ? 2 : 1 }' "$dir/tsv"
+}
+
 # Record the whole system while a program runs; compare its stacks with what it wrote.
 check() {
 	local module=$1 interpreter=$2 program=$3 main=$4
@@ -30,7 +40,12 @@ check() {
 	kill -INT $recorder
 	wait $recorder || fail "record"
 	runs $pid || fail "$program ended"
-	gcore -o "$dir/core" $pid > "$dir/log" 2>&1 || fail "gcore"
+	local result=2
+	for ((i = 0; i < 10 && result == 2; i++)); do
+		core $pid "$module" "$main" 'block (2 levels) in <main>'
+		result=$?
+	done
+	[ $result = 0 ] || fail "a core's frames: $(cut -f 3,5 "$dir/tsv")"
 	kill $pid
 	wait $pid 2> /dev/null
 	"$offwind" unwind -q --pid $pid -f tsv -o "$dir/tsv" "$dir/$program.owc" 2> "$dir/log" || fail "unwind"
@@ -38,11 +53,6 @@ check() {
 	# A capture gives the same frames later, without the process.
 	"$offwind" unwind -q -f folded -o "$dir/later" "$dir/$program.owc" 2> "$dir/log" || fail "unwind, folded"
 	diff <(grep "^$interpreter;" "$dir/$program.folded" | sort) <(grep "^$interpreter;" "$dir/later" | sort) > "$dir/log" || fail "$program: live and later differ"
-	# A core has all of it, too, or the interpreter's file has: the function that is outermost is the program itself.
-	"$offwind" unwind -q --tid $pid -f tsv -o "$dir/tsv" "$dir/core.$pid" 2> "$dir/log" || fail "a core"
-	rm "$dir/core.$pid"
-	awk -F '\t' -v module="$module" -v main="$main" '$3 == module { n++; unknown += $5 == "[unknown]"; last = $5 }
-		END { print n + 0, module, "frames of a core, the outermost", last; exit !(n > 1 && !unknown && last == main) }' "$dir/tsv" || fail "a core's frames: $(cut -f 3,5 "$dir/tsv")"
 }
 
 check '[php]' php work.php '{main}' Shop::compare zend_call_function usort
