@@ -118,7 +118,7 @@ JS
 awk -F '\t' '
 	BEGIN { line["ModSmi"] = 5; line["BitwiseXor"] = 6; line["SetNamedProperty"] = 4; line["TestLessThan"] = line["JumpLoop"] = line["Inc"] = 3; line["TestEqualStrict"] = 7 }
 	$2 == 0 { name = $5; sub(/^Builtins_/, "", name); sub(/Handler$/, "", name) }
-	$2 <= 1 && $3 == "[v8]" && $5 == "loop" { n++; if ($11 == 2) first++; else if ($11 < 2 || $11 > 9) { print "line " $11; wrong++ } else if (name in line) { if (line[name] == $11) right++; else { print name " on line " $11; wrong++ } } }
+	$2 <= 1 && $3 == "[v8]" && $5 == "loop" { n++; if ($11 == 2) first++; else if ($11 < 2 || $11 > 10) { print "line " $11; wrong++ } else if (name in line) { if (line[name] == $11) right++; else { print name " on line " $11; wrong++ } } }
 	END {
 		print n + 0, "samples in a loop,", first + 0, "with the first line only,", right + 0, "with the line of the operation,", wrong + 0, "wrong"
 		exit !(n > 200 && first < n / 2 && right > n / 6 && !wrong)
