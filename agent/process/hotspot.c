@@ -507,13 +507,14 @@ static bool find_block(struct hotspot *h, uint64_t addr, const struct hotspot_bl
 const struct hotspot_blob *hotspot_blob_at(struct hotspot *h, uint64_t addr)
 {
 	const struct hotspot_blob *b;
-	uint64_t *missed = &h->missed[hash_u64(0, addr) % HOTSPOT_MISSED];
+	uint64_t *missed;
 
 	if (!find_block(h, addr, &b))
 		return NULL;
 	if (b && b->size)
 		return addr >= b->start && addr < b->end ? b : NULL;
 	/* A call that has returned may have left an address of code that is gone: that is looked for once. */
+	missed = &h->missed[hash_u64(0, addr) % HOTSPOT_MISSED];
 	h->misses |= *missed != addr;
 	*missed = addr;
 	return NULL;
