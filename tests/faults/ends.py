@@ -105,15 +105,15 @@ def attempt(name, seconds, options, signals, at_end, code):
     return errors.read(), report.returncode == 0 and 'honest' in report.stdout
 
 
-def serve(name, *options):
+def serve(name, flags=(), uid=()):
     """Mount a file system by silent_mount.py, in a mount namespace of its own; None: there is no FUSE here."""
     if not os.path.exists('/dev/fuse'):
         print('no /dev/fuse: a file system that does not answer is not tried')
         return None
-    os.mkdir(os.path.join(work, name))
+    place = os.path.join(work, name)
+    os.mkdir(place)
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'silent_mount.py')
-    place = [os.path.join(work, name)]
-    server = subprocess.Popen(['unshare', '-m', '--propagation', 'private', sys.executable, script, *options[:1], *place, *options[1:]],
+    server = subprocess.Popen(['unshare', '-m', '--propagation', 'private', sys.executable, script, *flags, place, *uid],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     check(server.stdout.readline() == b'ready\n', 'the file system was not mounted')
     return server
@@ -121,7 +121,7 @@ def serve(name, *options):
 
 def check_who_asks():
     """The capture process asks no file system that a program serves, not even root's: nobody replaces it if that hangs."""
-    served = serve('served', '--answer', '0')
+    served = serve('served', ['--answer'], ['0'])
     if served:
         record('served')
         served.stdin.close()
