@@ -60,8 +60,8 @@ void runtime_renew(struct runtime_memory *m, struct runtime_want *wants, size_t 
 /* Return whether a piece was not read because there is no time for it now: a later sample may get it. */
 bool runtime_is_late(const struct runtime_memory *m);
 /*
- * Store a piece that was not read: a fact about the process that a capture file is to have, under an address
- * below RUNTIME_NOTES_END, where no process has memory.
+ * Store a piece that was not read from memory, but which a capture file is to have: a fact about the process, under
+ * an address below RUNTIME_NOTES_END, where no process has memory; or what its file has at this address.
  */
 #define RUNTIME_NOTES_END 4096
 void runtime_note(struct runtime_memory *m, uint64_t addr, const void *bytes, size_t size);

@@ -372,10 +372,8 @@ static const struct perl_layout *find_layout(const struct runtime_file *file)
 {
 	uint8_t version, size[2];
 
-	if (uw_object_read(file->object, file->exports[EXPORT_VERSION] - file->bias, &version,
-			   sizeof(version)) ||
-	    uw_object_read(file->object, file->exports[EXPORT_SIZE] - file->bias, size,
-			   sizeof(size)))
+	if (!runtime_constant(file, file->exports[EXPORT_VERSION], &version, sizeof(version)) ||
+	    !runtime_constant(file, file->exports[EXPORT_SIZE], size, sizeof(size)))
 		return NULL;
 	return perl_layout_of(version, (unsigned int)uw_bytes_little_n(size, sizeof(size)));
 }

@@ -271,43 +271,61 @@ static bool is_named(const char *base)
 	return !strncmp(base, "php", 3) || !strncmp(base, "libphp", 6);
 }
 
-/* Find the engine's version in a segment that has its text. */
-static const struct php_layout *layout_in(const struct uw_object *object,
-					  const struct uw_segment *segment)
+static const char engine[] = "Zend Engine v";
+
+#define VERSION_MAX 32 /* bytes of a text that has the engine's name and version */
+
+/* Find the text with the engine's version in a segment. */
+static bool version_in(const struct uw_object *object, const struct uw_segment *segment,
+		       char out[VERSION_MAX])
 {
-	static const char wanted[] = "Zend Engine v";
-	const struct php_layout *layout = NULL;
-	size_t size = (size_t)segment->file_size;
-	unsigned int major, minor;
-	const char *at;
+	size_t size = (size_t)segment->file_size, left;
 	uint8_t *bytes;
+	const char *at = NULL;
 
 	if (segment->file_size > CONSTANTS_MAX)
-		return NULL;
+		return false;
 	bytes = malloc(size + 1);
-	if (bytes && !uw_object_read(object, segment->vaddr, bytes, size)) {
-		bytes[size] = '\0';
-		at = memmem(bytes, size, wanted, sizeof(wanted) - 1);
-		if (at && sscanf(at + sizeof(wanted) - 1, "%2u.%2u", &major, &minor) == 2)
-			layout = php_layout_of(major, minor);
+	if (bytes && !uw_object_read(object, segment->vaddr, bytes, size))
+		at = memmem(bytes, size, engine, sizeof(engine) - 1);
+	if (at) {
+		left = size - (size_t)(at - (const char *)bytes);
+		memset(out, 0, VERSION_MAX);
+		memcpy(out, at, left < VERSION_MAX ? left : VERSION_MAX);
 	}
 	free(bytes);
-	return layout;
+	return at != NULL;
 }
 
-/* Find the engine's version: constants mostly have a segment of their own, which is smaller than the code's. */
-static const struct php_layout *find_layout(const struct uw_object *object)
+/* Find the text in the file: constants mostly have a segment of their own, which is smaller than the code's. */
+static bool find_version(const struct uw_object *object, char out[VERSION_MAX])
 {
 	const struct uw_segment *segments;
-	const struct php_layout *layout = NULL;
+	bool found = false;
 	size_t n;
 
 	segments = uw_object_segments(object, &n);
-	for (uint32_t code = 0; code <= PF_X && !layout; code += PF_X)
-		for (size_t i = 0; i < n && !layout; i++)
+	for (uint32_t code = 0; code <= PF_X && !found; code += PF_X)
+		for (size_t i = 0; i < n && !found; i++)
 			if ((segments[i].flags & (PF_X | PF_W)) == code)
-				layout = layout_in(object, &segments[i]);
-	return layout;
+				found = version_in(object, &segments[i], out);
+	return found;
+}
+
+/* Find the layout of the engine's version, which the file says, or else the capture file. */
+static const struct php_layout *find_layout(const struct runtime_file *file)
+{
+	char text[VERSION_MAX + 1] = "";
+	unsigned int major, minor;
+
+	if (runtime_noted(file->memory, file->note) == VERSION_MAX)
+		memcpy(text, runtime_piece(file->memory, file->note, VERSION_MAX), VERSION_MAX);
+	else if (find_version(file->object, text))
+		runtime_note(file->memory, file->note, text, VERSION_MAX);
+	return !strncmp(text, engine, sizeof(engine) - 1) &&
+			       sscanf(text + sizeof(engine) - 1, "%2u.%2u", &major, &minor) == 2
+		       ? php_layout_of(major, minor)
+		       : NULL;
 }
 
 static int begin(struct interpreter *in, const struct runtime_file *file, struct plan *plan)
@@ -318,7 +336,7 @@ static int begin(struct interpreter *in, const struct runtime_file *file, struct
 	if (!file->exports[EXPORT_GLOBALS])
 		return -ENOTSUP;
 	s->globals = file->exports[EXPORT_GLOBALS];
-	s->layout = find_layout(file->object);
+	s->layout = find_layout(file);
 	if (!s->layout)
 		return -ENOTSUP;
 	php_plan(s->layout, s->globals, file->bias, plan);

@@ -275,8 +275,7 @@ static const struct ruby_layout *find_layout(const struct runtime_file *file)
 	unsigned int major, minor;
 	char version[8];
 
-	if (uw_object_read(file->object, file->exports[EXPORT_VERSION] - file->bias, version,
-			   sizeof(version)))
+	if (!runtime_constant(file, file->exports[EXPORT_VERSION], version, sizeof(version)))
 		return NULL;
 	version[sizeof(version) - 1] = '\0';
 	return sscanf(version, "%2u.%2u", &major, &minor) == 2 ? ruby_layout_of(major, minor)
@@ -289,22 +288,22 @@ static const struct ruby_layout *find_layout(const struct runtime_file *file)
  */
 static void read_code(struct state *s, const struct runtime_file *file)
 {
-	uint64_t at = file->exports[EXPORT_ID] - file->bias;
+	uint64_t at = file->exports[EXPORT_ID];
 
-	if (!file->exports[EXPORT_ID] || uw_object_read(file->object, at, s->code, sizeof(s->code)))
+	if (!at || !runtime_constant(file, at, s->code, sizeof(s->code)))
 		return;
 	for (size_t i = 0; i < 48; i++) {
 		uint8_t code[sizeof(s->code)];
 		uint64_t to = at + i + 5 +
 			      (uint64_t)(int64_t)(int32_t)uw_bytes_little_n(s->code + i + 1, 4);
 
-		if (s->code[i] == 0xe9 && !uw_object_read(file->object, to, code, sizeof(code))) {
+		if (s->code[i] == 0xe9 && runtime_constant(file, to, code, sizeof(code))) {
 			memcpy(s->code, code, sizeof(code));
 			at = to;
 			break;
 		}
 	}
-	s->code_at = at + file->bias;
+	s->code_at = at;
 }
 
 /*
@@ -317,7 +316,7 @@ static uint64_t find_index(const struct runtime_file *file)
 	uint64_t at = file->exports[EXPORT_EC_USER];
 	uint8_t code[48];
 
-	if (!at || uw_object_read(file->object, at - file->bias, code, sizeof(code)))
+	if (!at || !runtime_constant(file, at, code, sizeof(code)))
 		return 0;
 	for (size_t i = 0; i + 8 <= sizeof(code); i++)
 		if (!memcmp(code + i, lea, sizeof(lea)))

@@ -223,8 +223,10 @@ static struct plan *keep_plan(const struct plan *plan)
 
 /*
  * What the file of a runtime says, as a capture file has it: there the file itself may be absent, or have
- * nothing but what unwinding needs. Under the address 16 * (the runtime's number in runtimes_all + 1).
+ * nothing but what unwinding needs. Under the address 16 * (the runtime's number in runtimes_all + 1); NOTE_OWN
+ * bytes behind it is the runtime's own note.
  */
+#define NOTE_OWN 8
 struct file_note {
 	uint64_t bias, exports[RUNTIME_EXPORTS_MAX];
 };
@@ -259,6 +261,22 @@ static bool find_exports(struct watch *w, size_t number, const struct uw_mapping
 	return !n || ((any || noted) && note.bias == m->bias);
 }
 
+bool runtime_constant(const struct runtime_file *file, uint64_t addr, void *out, size_t size)
+{
+	bool noted = runtime_noted(file->memory, addr) >= size;
+	const uint8_t *piece;
+
+	/* A capture file's image of the file has zeros where it has nothing, so what was noted counts. */
+	if (!noted && !uw_object_read(file->object, addr - file->bias, out, size)) {
+		runtime_note(file->memory, addr, out, size);
+		return true;
+	}
+	piece = runtime_piece(file->memory, addr, size);
+	if (piece)
+		memcpy(out, piece, size);
+	return piece != NULL;
+}
+
 /*
  * Attach runtime number i to a process whose mapping m may show its file. Return whether to try it again. The
  * sample may be NULL.
@@ -286,6 +304,7 @@ static bool try_attach(struct runtimes *r, struct watch *w, size_t number, struc
 	file.object = m->object;
 	file.bias = m->bias;
 	file.memory = w->memory;
+	file.note = 16 * (number + 1) + NOTE_OWN;
 	err = ops->attach(&file, &state, &plan);
 	if (err)
 		return err == -EAGAIN;

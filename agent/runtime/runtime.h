@@ -72,7 +72,15 @@ struct runtime_file {
 	/* Run-time addresses of ops.exports; 0: not exported. */
 	uint64_t exports[RUNTIME_EXPORTS_MAX];
 	struct runtime_memory *memory; /* for runtime_piece */
+	uint64_t
+		note; /* runtime_note: under this address attach may keep what it found out in the file */
 };
+
+/*
+ * Read what the file has at a run-time address and never changes: as the capture file has it, or else the file. Return
+ * false if it cannot be read.
+ */
+bool runtime_constant(const struct runtime_file *file, uint64_t addr, void *out, size_t size);
 
 struct runtime_ops {
 	const char *module; /* of its frames: "[cpython]" */

@@ -46,12 +46,19 @@ check() {
 		result=$?
 	done
 	[ $result = 0 ] || fail "a core's frames: $(cut -f 3,5 "$dir/tsv")"
+	local files
+	files=$(awk '$2 ~ /x/ && $6 ~ /\/(lib)?(php|ruby|perl)[^\/]*$/ { print $6 }' /proc/$pid/maps | sort -u)
 	kill $pid
 	wait $pid 2> /dev/null
 	"$offwind" unwind -q --pid $pid -f tsv -o "$dir/tsv" "$dir/$program.owc" 2> "$dir/log" || fail "unwind"
 	python3 "$programs/compare.py" "$module" "$dir/truth" "$dir/tsv" "$@" || fail "$module"
 	# A capture gives the same frames later, without the process.
 	"$offwind" unwind -q -f folded -o "$dir/later" "$dir/$program.owc" 2> "$dir/log" || fail "unwind, folded"
+	# And elsewhere, where there is no such interpreter.
+	# shellcheck disable=SC2016
+	unshare -m bash -c 'for file in $1; do mount --bind /dev/null "$file" || exit 1; done; shift; exec "$@"' - "$files" \
+		env OFFWIND_DB= "$offwind" unwind -q --pid $pid -f tsv -o "$dir/elsewhere" "$dir/$program.owc" 2> "$dir/log" || fail "unwind, elsewhere"
+	cmp <(cut -f 1,3,5,10,11 "$dir/tsv" | grep -F "$module") <(cut -f 1,3,5,10,11 "$dir/elsewhere" | grep -F "$module") > "$dir/log" || fail "$program: elsewhere it differs"
 	diff <(grep "^$interpreter;" "$dir/$program.folded" | sort) <(grep "^$interpreter;" "$dir/later" | sort) > "$dir/log" || fail "$program: live and later differ"
 }
 
