@@ -1,6 +1,6 @@
 /*
  * tests/perl_image.h: the memory of a small interpreter with a stack. Places in structures are those of the
- * headers of Perl 5.36 (with threads) for x86_64, as offsetof gives them.
+ * headers of Perl 5.36 to 5.42 (with threads) for x86_64, as offsetof gives them.
  */
 #ifndef TESTS_PERL_IMAGE_H
 #define TESTS_PERL_IMAGE_H
@@ -8,6 +8,8 @@
 #include "tests/interpreter_image.h"
 
 #define PERL_TOP_ENV 0x7fff1000u /* on the native stack */
+
+static unsigned int perl_nextstate = 195; /* OP_NEXTSTATE of 5.36 */
 
 static uint64_t perl_hek(const char *text)
 {
@@ -64,7 +66,7 @@ static uint64_t perl_cop(const char *file, unsigned int line)
 	uint64_t at = take(88), text = take(strlen(file) + 1);
 
 	put_text(text, file);
-	put(at + 32, 195, 2); /* nextstate */
+	put(at + 32, perl_nextstate, 2);
 	put(at + 36, line, 4);
 	put_word(at + 48, text);
 	return at;

@@ -7,9 +7,11 @@
 static struct raw_frame frames[16];
 static struct raw_name name;
 
+static unsigned int version = 36;
+
 static const struct perl_layout *layout(void)
 {
-	return perl_layout_of(36, 3768);
+	return perl_layout_of(version, 3768);
 }
 
 static int find(struct runtime_memory *m, struct raw_stack *stack)
@@ -166,7 +168,7 @@ static void test_hostile_stacks_end(void)
 	put(perl_infos[1] + 32, UINT32_MAX, 4);
 	CHECK(!find(m, &stack) && stack.n == 3, "none");
 	CHECK(perl_stack(m, layout(), 8, &stack) == -EFAULT, "no interpreter");
-	CHECK(!perl_layout_of(36, 3760) && !perl_layout_of(99, 3768),
+	CHECK(!perl_layout_of(36, 3760) && !perl_layout_of(41, 3768),
 	      "versions that are not known");
 	runtime_memory_free(m);
 }
@@ -203,6 +205,32 @@ static void test_hostile_names_end(void)
 	runtime_memory_free(m);
 }
 
+/* The numbers of statements as opnames.h of each version has them: what is a statement in one is none in the others. */
+static void test_versions_have_other_statements(void)
+{
+	static const struct {
+		unsigned int version, nextstate;
+	} versions[] = { { 36, 195 }, { 40, 198 }, { 42, 202 } };
+	const size_t n = sizeof(versions) / sizeof(versions[0]);
+
+	for (size_t i = 0; i < n * n; i++) {
+		bool same = i / n == i % n;
+		struct runtime_memory *m;
+		struct raw_stack stack;
+
+		version = versions[i / n].version;
+		perl_nextstate = versions[i % n].nextstate;
+		put_perl();
+		m = image_memory();
+		CHECK(!find(m, &stack) && stack.n == 4, "frames");
+		CHECK(is(m, &frames[0], "Shop::Order::cmp", "Shop.pm", 5) == same, "a line");
+		CHECK(is(m, &frames[3], "(main)", "shop.pl", 40) == same, "the program's");
+		runtime_memory_free(m);
+	}
+	version = 36;
+	perl_nextstate = 195;
+}
+
 int main(void)
 {
 	test_stack_has_all_calls();
@@ -210,6 +238,7 @@ int main(void)
 	test_block_of_sort_only_marks_an_entry();
 	test_evals_that_catch_in_one_place();
 	test_statements_of_eval_are_read_anew();
+	test_versions_have_other_statements();
 	test_hostile_stacks_end();
 	test_hostile_names_end();
 	return check_done();

@@ -2,7 +2,8 @@
 
 usage: compare.py MODULE TRUTH TSV INNER NATIVE OUTER
 
-Where the function INNER is called by OUTER, the native function NATIVE has called it and stands between them.
+Where the function INNER is called by OUTER, the native function NATIVE has called it and stands between them. NATIVE may be several
+names with "|" between them, as versions have different names of what they export.
 
 A line of TRUTH is a stack: FUNCTION@LINE for each call, the innermost first; the innermost has the line "*". Functions of
 the interpreter itself have any line or none. A sample was right if its frames of MODULE are such a stack as a whole, or, where
@@ -76,7 +77,7 @@ total = len(samples) - early
 print(f'{module}: {total} samples ({early} before that), {right} right, {complete} of them in a place that is known, {none} without frames, {sum(wrong.values())} wrong')
 for text, n in wrong.most_common(3):
 	print(f'wrong, {n} times: {text[:600]}')
-between = sum(order[1] in stack[stack.index(order[0]):stack.index(order[2])] for stack in stacks.values() if order[0] in stack and order[2] in stack)
+between = sum(any(name in stack[stack.index(order[0]):stack.index(order[2])] for name in order[1].split('|')) for stack in stacks.values() if order[0] in stack and order[2] in stack)
 called = sum(order[0] in stack and order[2] in stack for stack in stacks.values())
 print(f'{called} times {order[2]} called {order[0]}; {between} times {order[1]} is between them')
 if called < 5 or between < 0.95 * called:
