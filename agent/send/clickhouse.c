@@ -3,7 +3,8 @@
  *
  * The windows of a slot of time are one batch (agent/fleet/batch.h), whose samples the server inserts as one block.
  * When it is not known whether a block arrived, the server is asked before the batch is sent again: the row of a batch
- * says which window was its last.
+ * says which window was its last. Before each other batch, the server is asked for the batch before: if it is gone, so
+ * may be the stacks and names that the server had, and all of them are sent again.
  */
 #include "agent/fleet/batch.h"
 #include "agent/fleet/condition.h"
@@ -31,6 +32,8 @@ struct clickhouse {
 	struct server_url url;	    /* of the host's shard; base "": not chosen yet */
 	bool unsure;		    /* what the server has of this host must be asked */
 	uint64_t last_id, until_ns; /* the last window that it has, and when that ended */
+	uint32_t sent_s;	    /* the slot of the last batch that it took; 0: none yet */
+	uint64_t sent_ns;	    /* when the last window of that ended */
 	uint64_t n_bytes;	    /* that the batch took so far */
 };
 
@@ -118,8 +121,8 @@ static enum send_outcome request(struct clickhouse *c, const char *arguments, co
 	return outcome;
 }
 
-/* Ask the server for the last window that it has of this host. */
-static enum send_outcome ask_last(struct clickhouse *c, const char *host, uint64_t time_s,
+/* Ask the server for the last window that it has of this host, in slots from a time on. */
+static enum send_outcome ask_last(struct clickhouse *c, const char *host, uint64_t from_s,
 				  struct send_report *report)
 {
 	struct post_reply reply = { .status = 0 };
@@ -133,9 +136,10 @@ static enum send_outcome ask_last(struct clickhouse *c, const char *host, uint64
 		return SEND_AGAIN;
 	(void)fprintf(out,
 		      "SELECT max(value), argMax(labels, value), toUInt32(max(time)) FROM samples "
-		      "WHERE type = 0 AND time >= "
-		      "toDateTime(%" PRIu64 ") AND host = ",
-		      time_s > LOOK_BACK_S ? time_s - LOOK_BACK_S : 0);
+		      "WHERE type = 0 AND time >= toDateTime(%" PRIu64
+		      ") AND toStartOfHour(time) >= toStartOfHour(toDateTime(%" PRIu64
+		      ")) AND host = ",
+		      from_s, from_s);
 	condition_text(out, host);
 	(void)fputs(" FORMAT TabSeparated", out);
 	if (!fclose(out))
@@ -153,6 +157,27 @@ static enum send_outcome ask_last(struct clickhouse *c, const char *host, uint64
 	batch_server_has(c->batch, (uint32_t)strtoull(end, NULL, 10));
 	c->unsure = false;
 	return SEND_DONE;
+}
+
+/*
+ * Ask what is not known of the server: what it has of this host, or whether it still has the last batch. If it has not,
+ * another server or other tables are there: forget what the old ones had.
+ */
+static enum send_outcome ask(struct clickhouse *c, const char *host, uint64_t time_s, bool *lost,
+			     struct send_report *report)
+{
+	uint64_t from_s = time_s > LOOK_BACK_S ? time_s - LOOK_BACK_S : 0;
+	enum send_outcome outcome;
+
+	if (!c->unsure && c->sent_s > from_s)
+		from_s = c->sent_s;
+	outcome = ask_last(c, host, from_s, report);
+	*lost = outcome == SEND_DONE && c->until_ns < c->sent_ns;
+	if (*lost) {
+		batch_forget(c->batch);
+		c->sent_ns = c->until_ns;
+	}
+	return outcome;
 }
 
 static bool server_has(const struct clickhouse *c, uint64_t id, uint64_t end_ns)
@@ -183,6 +208,12 @@ static enum send_outcome insert(struct clickhouse *c, enum batch_table table,
 	} else {
 		outcome = request(c, argument, NULL, bytes, size, &reply, report);
 		c->n_bytes += size;
+		/* Where an insert was done, there is nothing to say: this is a page to log in, or the like. */
+		if (outcome == SEND_DONE && reply.size) {
+			report->fault = SENDING_FAULT_REPLY;
+			post_say(report, "the reply is not that of an insert", NULL);
+			outcome = SEND_AGAIN;
+		}
 	}
 	free(argument);
 	free(bytes);
@@ -192,12 +223,21 @@ static enum send_outcome insert(struct clickhouse *c, enum batch_table table,
 /* Let the server have the batch. */
 static enum send_outcome flush(struct clickhouse *c, const char *host, struct send_report *report)
 {
-	enum send_outcome outcome = SEND_DONE;
+	enum send_outcome outcome;
+	bool lost;
 
 	if (!batch_until(c->batch))
 		return SEND_DONE;
-	if (c->unsure)
-		outcome = ask_last(c, host, batch_time(c->batch), report);
+	outcome = ask(c, host, batch_time(c->batch), &lost, report);
+	if (lost) {
+		/* The batch lacks the stacks and names that were sent before. */
+		batch_drop(c->batch);
+		report->fault = SENDING_FAULT_REPLY;
+		report->rewind = true;
+		post_say(report, "the server has lost what it had: all stacks are sent again",
+			 NULL);
+		return SEND_AGAIN;
+	}
 	if (outcome == SEND_DONE && !server_has(c, batch_last(c->batch), batch_until(c->batch))) {
 		/* What rows refer to goes first; when the samples are there, all is. */
 		for (size_t i = 0; i < BATCH_TABLES && outcome == SEND_DONE; i++)
@@ -207,6 +247,8 @@ static enum send_outcome flush(struct clickhouse *c, const char *host, struct se
 		c->unsure = true;
 		return outcome;
 	}
+	c->sent_s = batch_time(c->batch);
+	c->sent_ns = batch_until(c->batch);
 	batch_sent(c->batch);
 	report->settled = true;
 	report->n_bytes = c->n_bytes;
@@ -262,6 +304,7 @@ static enum send_outcome clickhouse_send(void *opened, const struct send_window 
 					.counters = window->counters,
 					.n_counters = window->n_counters };
 	enum send_outcome outcome = SEND_DONE;
+	bool lost; /* then ask has forgotten what the server had */
 
 	report->fault = SENDING_FAULT_MEMORY;
 	if (!c->url.base && choose_shard(c, window->host))
@@ -270,7 +313,7 @@ static enum send_outcome clickhouse_send(void *opened, const struct send_window 
 		outcome = flush(c, window->host, report);
 	/* Before the first window of all: it may be there, if the daemon ended before that was noted. */
 	if (outcome == SEND_DONE && c->unsure)
-		outcome = ask_last(c, window->host, window->start_ns / 1000000000, report);
+		outcome = ask(c, window->host, window->start_ns / 1000000000, &lost, report);
 	if (outcome != SEND_DONE)
 		return outcome;
 	if (!batch_until(c->batch) && server_has(c, w.id, w.end_ns))

@@ -20,7 +20,8 @@ one=http://127.0.0.1:${ch_http[1]} two=http://127.0.0.1:${ch_http[2]}
 "$offwind" query top --fleet $one 2>"$dir/err" && fail "an empty fleet has functions"
 grep -q "the fleet is empty" "$dir/err" || fail "an empty fleet: $(cat "$dir/err")"
 
-# Between the senders and the first server: each fourth block comes twice, each fifth reply is lost.
+# Between the senders and the first server: each fourth block comes twice, each fifth reply is lost, some are a page to log in, and one comes
+# too late.
 proxy_port=$(free_port)
 python3 tests/live/fleet_proxy.py $proxy_port ${ch_http[1]} "$dir/proxied" & proxy=$!
 
@@ -79,7 +80,7 @@ asked top --json --from -2h | python3 -c 'import json, sys; print(json.load(sys.
 [ "$(cat "$dir/top")" = "$all" ] || fail "top has $(cat "$dir/top") samples, not $all"
 clickhouse_ask 1 offwind_all "SELECT toInt64(sum(n)) FROM counters FINAL WHERE what = 'unwound'" >"$dir/unwound"
 [ "$(cat "$dir/unwound")" = "$all" ] || fail "the counters say $(cat "$dir/unwound") samples, not $all"
-grep -q twice "$dir/proxied" && grep -q lost "$dir/proxied" || fail "no block came twice, or no reply was lost: $(sort "$dir/proxied" | uniq -c)"
+for fault in twice lost page hangs; do grep -q $fault "$dir/proxied" || fail "the proxy has not done '$fault': $(sort "$dir/proxied" | uniq -c)"; done
 [ -s "$dir/senders.log" ] || fail "the senders said nothing of servers that are away"
 # Rows that servers have of stacks are those of stacks that they did not have: each host sends a stack once, even after outages.
 for n in 1 2; do
@@ -188,6 +189,19 @@ until_or_dead ${ch_pid[1]} none_old || fail "old stacks stay"
 clickhouse_ask 1 quiet "DROP TABLE sums"
 clickhouse_ask 1 quiet "DROP TABLE host_sums"
 [ "$(sums_of)" = "$rows" ] || fail "without the sums: $(sums_of) samples, not $rows"
+
+echo "== a server that loses its tables gets all stacks and names again"
+clickhouse_kill 1
+rm -rf "$dir/clickhouse-1/data"
+mkdir "$dir/clickhouse-1/data"
+clickhouse_start 1 && "$offwind" fleet init -q --cluster fleet $one || fail "the tables of a new server"
+must "add $((windows / 6 + 5))"
+must "wait 200"
+without() { clickhouse_ask 1 offwind "$1"; }
+[ "$(without "SELECT count() FROM samples WHERE type != 0")" -gt 0 ] || fail "nothing comes to the new server"
+[ "$(without "SELECT count() FROM samples WHERE type != 0 AND stack NOT IN (SELECT stack FROM stacks)")" = 0 ] || fail "a new server does not get stacks that the old one had"
+[ "$(without "SELECT count() FROM (SELECT DISTINCT arrayJoin(frames) AS frame FROM stacks) WHERE frame NOT IN (SELECT frame FROM names)")" = 0 ] || fail "a new server does not get names that the old one had"
+[ "$(without "SELECT count() FROM samples WHERE type NOT IN (SELECT id FROM types) AND type != 0 OR type != 0 AND labels NOT IN (SELECT labels FROM label_sets)")" = 0 ] || fail "a new server does not get types or labels that the old one had"
 
 # A server of a newer version, with schema/fleet_2.sql, where npm's chdb is: 150 MB, which the tests do not fetch by themselves.
 #   npm install chdb && NODE_PATH=$PWD/node_modules tests/live/fleet.sh

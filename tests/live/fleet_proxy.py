@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-# A proxy before a ClickHouse server that disturbs: each fourth INSERT is sent twice, and of each fifth the reply is lost.
+# A proxy before a ClickHouse server that disturbs: each fourth INSERT is sent twice, of each fifth the reply is lost, each 23rd gets a page to
+# log in, and the server has nothing of it; and the eighth one of all is answered when its sender does not wait any more.
 #   usage: fleet_proxy.py PORT SERVER-PORT LOG
 import http.client
 import http.server
 import sys
 import threading
+import time
 
 port, server_port, log = int(sys.argv[1]), int(sys.argv[2]), open(sys.argv[3], "a", buffering=1)
 lock, count = threading.Lock(), 0
@@ -28,6 +30,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         with lock:
             number = count = count + ("INSERT" in self.path)
         insert = "INSERT" in self.path
+        if insert and number % 23 == 0:
+            log.write("page\n")
+            return self.reply(200, b"<html>log in</html>")
         try:
             if insert and number % 4 == 0:
                 log.write("twice\n")
@@ -40,6 +45,12 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             log.write("lost\n")
             self.close_connection = True
             return
+        if insert and number == 8:
+            log.write("hangs\n")
+            time.sleep(15)
+        self.reply(status, text)
+
+    def reply(self, status, text):
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
