@@ -5,13 +5,15 @@
 #include "agent/send/parts.h"
 #include "agent/send/post.h"
 #include "agent/send/series.h"
+#include "proto/arena.h"
 #include "proto/push.pb-c.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw"
+#define PATH	    "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw"
+#define REPLY_ARENA ((size_t)1 << 20)
 
 struct parca {
 	const struct target *target;
@@ -132,6 +134,18 @@ static int encode(const struct send_window *w, size_t from, size_t to, uint8_t *
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
+/* Return whether a reply is the message that Parca answers with, which has no fields. */
+static bool is_response(const char *bytes, size_t size)
+{
+	Push__WriteRawResponse *r;
+	struct arena arena;
+
+	arena_init(&arena, REPLY_ARENA);
+	r = push__write_raw_response__unpack(&arena.allocator, size, (const uint8_t *)bytes);
+	arena_fini(&arena);
+	return r != NULL;
+}
+
 static int send_part(void *ctx, const struct send_window *w, size_t from, size_t to,
 		     struct send_report *report)
 {
@@ -151,6 +165,11 @@ static int send_part(void *ctx, const struct send_window *w, size_t from, size_t
 		return SEND_AGAIN;
 	}
 	outcome = grpc_call(p->post, &call, &message, &size, report);
+	if (outcome == SEND_DONE && !is_response(message, size)) {
+		report->fault = SENDING_FAULT_REPLY;
+		post_say(report, "the reply is no message of Parca", NULL);
+		outcome = SEND_AGAIN;
+	}
 	free(bytes);
 	return outcome;
 }

@@ -183,8 +183,11 @@ pyroscope() {
 	warm_up pyroscope
 	faults pyroscope pyroscope <<-END
 		busy busy
+		forbidden access
 		hang timeout
 		page reply
+		endless reply
+		away connect
 	END
 	same_as_report pyroscope without_threads
 	control pyroscope stats | grep -q '"service_name":"' || fail "no service"
@@ -214,6 +217,7 @@ others() {
 		[export parca]
 		url = http://127.0.0.1:${port[parca]}
 		debuginfo = yes
+		timeout = 2
 		[export pyroscope]
 		url = http://127.0.0.1:${port[old]}
 		timeout = 2
@@ -235,8 +239,16 @@ others() {
 	id=$(readelf -n "$program" | sed -n 's/.*Build ID: //p') sha=$(sha256sum "$program" | cut -d' ' -f1)
 	has_file() { control parca stats | grep -q "\"$id\":\"$sha\""; }
 	until_or_dead $daemon has_file || fail "the program is not there: $(grep parca "$dir/log") $(control parca stats)"
-	faults parca parca <<<'busy busy'
+	faults parca parca <<-END
+		busy busy
+		forbidden access
+		hang timeout
+		page reply
+	END
 	same_as_report parca
+	control parca behave=never
+	until_or_dead $daemon drops parca refused || fail "nothing is dropped"
+	control parca behave=ok
 
 	# Certificates.
 	until_or_dead $daemon reaches trusted accepted 2
