@@ -83,7 +83,9 @@ int format_pprof(const struct stacks *stacks, size_t default_type, int gzip_leve
 struct pprof_part {
 	const size_t *samples; /* their numbers */
 	size_t n;
-	bool (*has_label)(const char *key); /* NULL: samples have all their labels */
+	bool (*has_label)(const void *ctx,
+			  const char *key); /* NULL: samples have all their labels */
+	const void *ctx;		    /* for has_label */
 	uint32_t depth;			    /* only so many of a stack's outermost frames; 0: all */
 	int64_t time_ns, duration_ns;	    /* since 1970 */
 	int64_t period;			    /* of the default type, on average; 0: not known */

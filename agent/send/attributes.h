@@ -9,8 +9,26 @@
 
 #include <stdbool.h>
 
-/* Return whether a label says something of the process, and not of one of its samples. */
-bool attribute_is_of_process(const char *label);
+/*
+ * A program's process context and its threads can both have names of its own with a dot, and a label does not say which of
+ * the two it is from. Names of which one process had two values within a window are those of threads. All zero: none.
+ */
+struct attribute_names {
+	char *of_threads[64]; /* owned */
+	size_t n;
+};
+
+/*
+ * Add such names of a window's samples. What is beyond their number stays the process's. -ENOMEM.
+ */
+int attribute_names_learn(struct attribute_names *names, const struct stacks *window);
+void attribute_names_fini(struct attribute_names *names);
+
+/*
+ * Return whether a label says something of the process, and not of one of its samples. of_threads: names that are known to be of
+ * threads; NULL: none.
+ */
+bool attribute_is_of_process(const char *label, const struct attribute_names *of_threads);
 /* Return the attribute's name for a label; out has room for names that are put together. */
 const char *attribute_name(const char *label, char out[128]);
 

@@ -410,7 +410,7 @@ static struct resource *resource_of(struct encoding *e, const struct stacks_samp
 	for (uint32_t i = 0; i < sample->n_labels && !e->err; i++) {
 		uint32_t id = e->s->label_ids[sample->first_label + i];
 
-		if (attribute_is_of_process(e->s->labels[id].key))
+		if (attribute_is_of_process(e->s->labels[id].key, e->w->of_threads))
 			e->labels[n++] = id;
 	}
 	if (e->err)
@@ -514,7 +514,7 @@ static size_t sample_attributes(struct encoding *e, const struct stacks_sample *
 
 		bool linked = link && (!strcmp(l->key, "trace_id") || !strcmp(l->key, "span_id"));
 
-		if (!linked && !attribute_is_of_process(l->key) &&
+		if (!linked && !attribute_is_of_process(l->key, e->w->of_threads) &&
 		    strcmp(l->key, HISTORY_TIME_LABEL) != 0)
 			e->ids[n++] =
 				attribute(e, attribute_name(l->key, name), l->text, l->number);

@@ -54,9 +54,9 @@ static int parca_open(const struct target *t, void **out)
 /* ---- the request ------------------------------------------------------------------------- */
 
 /* Of samples, what is not of their series: the process and the thread. */
-static bool has_label(const char *key)
+static bool has_label(const void *ctx, const char *key)
 {
-	return !series_is_made_by(key) || !strcmp(key, "comm");
+	return !series_is_made_by(ctx, key) || !strcmp(key, "comm");
 }
 
 /* One series of the request, with what it points to. */

@@ -100,8 +100,9 @@ static int fill(struct arena *a, const struct series *from, Push__PushSeries *to
 }
 
 /* Pyroscope makes a series of each set of labels that samples have. */
-static bool has_label(const char *key)
+static bool has_label(const void *ctx, const char *key)
 {
+	(void)ctx;
 	(void)key;
 	return false;
 }

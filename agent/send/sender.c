@@ -6,6 +6,7 @@
 #include "agent/io.h"
 #include "agent/log.h"
 #include "agent/role/sandbox.h"
+#include "agent/send/attributes.h"
 #include "agent/send/ports.h"
 #include "agent/send/sent.h"
 
@@ -49,6 +50,7 @@ struct line {
 	struct history_place noted; /* behind the last one that is settled, as the file has it */
 	uint64_t held_windows, held_samples; /* between the two */
 	struct counters counters;
+	struct attribute_names of_threads;
 	char host[256];
 	bool failed; /* the last attempt did */
 	enum sending_fault fault;
@@ -171,6 +173,7 @@ static int send_until_settled(struct line *l, const struct history_entry *w,
 					    .end_ns = w->end_ns,
 					    .host = l->target->host ? l->target->host : l->host,
 					    .stacks = stacks,
+					    .of_threads = &l->of_threads,
 					    .counters = l->counters.all,
 					    .n_counters = l->counters.n };
 
@@ -245,6 +248,8 @@ static int settle(struct line *l, const struct history_entry *w)
 	err = stacks_new(&stacks);
 	if (!err)
 		err = history_read(l->history, &query, stacks, &found);
+	if (!err)
+		err = attribute_names_learn(&l->of_threads, stacks);
 	if (err == -EFBIG)
 		drop(l, SENDING_DROP_LARGE, w->n_samples, "");
 	else if (!err && found.n_damaged)

@@ -24,14 +24,14 @@ static const char *const making[] = {
 };
 
 /* Return the series label that a label makes; NULL: none. out: for names that are put together. */
-static const char *name_of(const char *label, char out[SERIES_NAME])
+static const char *name_of(const struct send_window *w, const char *label, char out[SERIES_NAME])
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(making) / sizeof(making[0]); i++)
 		if (!strcmp(making[i], label))
 			return making[i];
-	if (!strchr(label, '.') || !attribute_is_of_process(label) ||
+	if (!strchr(label, '.') || !attribute_is_of_process(label, w->of_threads) ||
 	    !strcmp(label, "service.name"))
 		return NULL;
 	/* Names have letters, digits and "_", and do not begin with a digit. */
@@ -43,11 +43,11 @@ static const char *name_of(const char *label, char out[SERIES_NAME])
 	return out;
 }
 
-bool series_is_made_by(const char *label)
+bool series_is_made_by(const struct send_window *w, const char *label)
 {
 	char name[SERIES_NAME];
 
-	return name_of(label, name) || !strcmp(label, "service.name") || !strcmp(label, "comm");
+	return name_of(w, label, name) || !strcmp(label, "service.name") || !strcmp(label, "comm");
 }
 
 static void put_label(struct series *s, const char *name, const char *value)
@@ -79,7 +79,7 @@ static void name_series(const struct send_window *w, const struct stacks_sample 
 	put_label(s, "service_name", s->service);
 	for (size_t i = 0; i < s->n_key; i++) {
 		const struct stacks_label *l = &w->stacks->labels[s->key[i]];
-		const char *as = name_of(l->key, name);
+		const char *as = name_of(w, l->key, name);
 
 		has_host |= !strcmp(l->key, "host");
 		if (as && l->text)
@@ -106,7 +106,7 @@ static int find(struct series_set *set, const struct send_window *w, size_t numb
 		uint32_t id = stacks->label_ids[sample->first_label + i];
 		const struct stacks_label *l = &stacks->labels[id];
 
-		if (series_is_made_by(l->key) && (!has_exe || strcmp(l->key, "comm") != 0))
+		if (series_is_made_by(w, l->key) && (!has_exe || strcmp(l->key, "comm") != 0))
 			key[new.n_key++] = id;
 	}
 	for (size_t i = 0; i < set->n; i++) {
@@ -220,6 +220,7 @@ int series_pprof(const struct send_window *w, const struct series *series,
 	const struct pprof_part part = { .samples = series->samples,
 					 .n = series->n,
 					 .has_label = form->has_label,
+					 .ctx = w,
 					 .depth = form->depth,
 					 .time_ns = (int64_t)w->start_ns,
 					 .duration_ns = (int64_t)(w->end_ns - w->start_ns),

@@ -38,13 +38,14 @@ struct series_set {
  */
 int series_make(const struct send_window *window, size_t from, size_t to, struct series_set *out);
 void series_fini(struct series_set *set);
-/* Return whether a label is among those that make a series. */
-bool series_is_made_by(const char *label);
+/* Return whether a label is among those that make a series of a window. */
+bool series_is_made_by(const struct send_window *window, const char *label);
 
 struct series_form {
-	bool (*has_label)(const char *key); /* which labels samples have */
-	uint32_t depth;			    /* frames of a stack, the outermost; 0: all */
-	size_t bytes_max;		    /* before it is compressed */
+	/* Which labels samples have; ctx is the window. */
+	bool (*has_label)(const void *ctx, const char *key);
+	uint32_t depth;	  /* frames of a stack, the outermost; 0: all */
+	size_t bytes_max; /* before it is compressed */
 };
 
 /*

@@ -34,6 +34,8 @@ struct target {
 	bool no_names;	/* send addresses without their names, if these can be found elsewhere */
 };
 
+struct attribute_names; /* agent/send/attributes.h */
+
 /* A window of the history. */
 struct send_window {
 	int64_t id;		   /* of the row: with the host's name, unique */
@@ -44,6 +46,8 @@ struct send_window {
 	 * the kind wants times. Borrowed until send returns.
 	 */
 	const struct stacks *stacks;
+	/* Names of labels that are of threads, not of processes; NULL: none are known. Borrowed until send returns. */
+	const struct attribute_names *of_threads;
 	/* What became of all that fired in it, if the kind has batches. Borrowed until send returns. */
 	const struct history_counter *counters;
 	size_t n_counters;

@@ -241,6 +241,70 @@ static void test_what_threads_say_is_of_samples(void)
 	otlp__export_request__free_unpacked(r, NULL);
 }
 
+/* Of names that are no convention's, one that a process has with two values is its threads', and stays theirs. */
+static void test_names_with_two_values_are_of_threads(void)
+{
+	static const char *const tenants[] = { "north", "south", "north" };
+	static const char *const versions[] = { "1", "2", "2" };
+	struct attribute_names names = { .n = 0 };
+	struct stacks *s = made_profile();
+	struct send_window w = {
+		.start_ns = 1, .end_ns = SECOND, .host = "h", .stacks = s, .of_threads = &names
+	};
+	struct series_set set;
+
+	for (size_t i = 0; i < 3; i++) {
+		const uint32_t labels[] = {
+			made_label(s, "pid", NULL, i == 2 ? 2 : 1),
+			made_label(s, "shop.tenant", tenants[i], 0),
+			made_label(s, "shop.region", i < 2 ? "west" : "east", 0),
+			made_label(s, "service.version", versions[i], 0),
+		};
+
+		CHECK(stacks_add(s, &(struct stacks_sample){ .n_labels = 4 }, NULL, labels,
+				 (const int64_t[]){ 1, 10 }) == 0,
+		      "a sample");
+	}
+	CHECK(attribute_is_of_process("shop.tenant", &names), "nothing is known yet");
+	CHECK(attribute_names_learn(&names, s) == 0 && names.n == 1, "one name is learnt");
+	CHECK(attribute_names_learn(&names, s) == 0 && names.n == 1, "it is learnt once");
+	CHECK(!attribute_is_of_process("shop.tenant", &names), "a process has two tenants");
+	CHECK(attribute_is_of_process("shop.region", &names), "each process has one region");
+	CHECK(attribute_is_of_process("service.version", &names), "conventions say what this is");
+	CHECK(!attribute_is_of_process("http.route", &names), "and what that is");
+	CHECK(series_make(&w, 0, s->n_samples, &set) == 0 && set.n == 3,
+	      "a series of each region and version");
+	series_fini(&set);
+	CHECK(!series_is_made_by(&w, "shop.tenant") && series_is_made_by(&w, "shop.region"),
+	      "tenants make no series");
+	stacks_free(s);
+	attribute_names_fini(&names);
+}
+
+/* So many names are remembered, and no more. */
+static void test_names_of_threads_are_bounded(void)
+{
+	struct attribute_names names = { .n = 0 };
+	struct stacks *s = made_profile();
+	char key[32];
+
+	for (int i = 0; i < 200; i++) {
+		uint32_t labels[2] = { made_label(s, "pid", NULL, 1), 0 };
+
+		(void)snprintf(key, sizeof(key), "own.name-%d", i / 2);
+		labels[1] = made_label(s, key, i % 2 ? "b" : "a", 0);
+		CHECK(stacks_add(s, &(struct stacks_sample){ .n_labels = 2 }, NULL, labels,
+				 (const int64_t[]){ 1, 10 }) == 0,
+		      "a sample");
+	}
+	CHECK(attribute_names_learn(&names, s) == 0 && names.n == 64, "64 names");
+	CHECK(!attribute_is_of_process("own.name-0", &names) &&
+		      attribute_is_of_process("own.name-99", &names),
+	      "the first ones");
+	stacks_free(s);
+	attribute_names_fini(&names);
+}
+
 static void test_samples_have_their_times(void)
 {
 	static const uint64_t times[] = { 5000000009, 5000000001, 5000000007, 0, 5000000002 };
@@ -382,8 +446,9 @@ static void test_frames_have_types(void)
 
 /* ---- series ------------------------------------------------------------------------------ */
 
-static bool has_no_label(const char *key)
+static bool has_no_label(const void *ctx, const char *key)
 {
+	(void)ctx;
 	(void)key;
 	return false;
 }
@@ -762,6 +827,8 @@ int main(void)
 	test_processes_are_resources_and_types_are_profiles();
 	test_traces_are_links();
 	test_what_threads_say_is_of_samples();
+	test_names_with_two_values_are_of_threads();
+	test_names_of_threads_are_bounded();
 	test_samples_have_their_times();
 	test_names_that_are_places_need_a_mapping();
 	test_services_have_names();

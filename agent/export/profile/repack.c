@@ -160,7 +160,8 @@ static int put_sample(struct repacking *r, size_t number, int64_t *values)
 	for (uint32_t i = 0; i < from->n_labels; i++) {
 		uint32_t id = s->label_ids[from->first_label + i];
 
-		if (!r->part || !r->part->has_label || r->part->has_label(s->labels[id].key))
+		if (!r->part || !r->part->has_label ||
+		    r->part->has_label(r->part->ctx, s->labels[id].key))
 			r->ids[from->n_locations + to.n_labels++] = label_id(r, id);
 	}
 	if (from->base)
