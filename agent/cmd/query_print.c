@@ -436,7 +436,10 @@ int query_print_heatmap(const char *json, FILE *out)
 
 /* ---- SQL --------------------------------------------------------------------------------- */
 
-/* Print the rows of a query, whose columns only the reply has. */
+/*
+ * Print the rows of a query, whose columns only the reply has. A value is taken by its place in the row: two columns may
+ * have the same name, and some names are paths or numbers to SQLite's operators for JSON.
+ */
 int query_print_rows(const char *json, FILE *out)
 {
 	sqlite3 *db = open_reply(json);
@@ -446,11 +449,13 @@ int query_print_rows(const char *json, FILE *out)
 	char error[DB_ERROR_SIZE] = "", *text;
 	int n = 0, err = stmt ? 0 : -EBADMSG;
 
-	while (stmt && sqlite3_step(stmt) == SQLITE_ROW)
-		sqlite3_str_appendf(sql, "%s(value->>%Q) AS \"%w\"", n++ ? ", " : "SELECT ",
-				    text_of(stmt, 0), text_of(stmt, 0));
+	for (; stmt && sqlite3_step(stmt) == SQLITE_ROW; n++)
+		sqlite3_str_appendf(sql,
+				    "%s(SELECT value FROM json_each(r.value) LIMIT 1 OFFSET %d) AS "
+				    "\"%w\"",
+				    n ? ", " : "SELECT ", n, text_of(stmt, 0));
 	(void)sqlite3_finalize(stmt);
-	sqlite3_str_appendall(sql, " FROM reply, json_each(text)");
+	sqlite3_str_appendall(sql, " FROM reply, json_each(text) AS r");
 	text = sqlite3_str_finish(sql);
 	if (!err && !text)
 		err = -ENOMEM;

@@ -265,6 +265,26 @@ static void test_charts_of_replies(void)
 	}
 }
 
+/* Columns of a query have any names, also twice: a value belongs to its place in the row. */
+static void test_rows_of_queries_have_all_values(void)
+{
+	static const char json[] = "[\n{\"1\":\"one\",\"max(w.end_ns)\":22,\"id\":33,\"id\":44,\"$"
+				   "a\":5.5,\"[0]\":null,"
+				   "\"a\\\"b\":66},\n{\"1\":\"two\",\"max(w.end_ns)\":77,\"id\":88,"
+				   "\"id\":99,\"$a\":-1,\"[0]\":"
+				   "\"x\",\"a\\\"b\":\"[1]\"}\n]\n";
+	static const char expected[] = "1    max(w.end_ns)  id  id  $a   [0]  a\"b\n"
+				       "one  22             33  44  5.5       66\n"
+				       "two  77             88  99  -1   x    [1]\n";
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	CHECK(out && !query_print_rows(json, out) && !fclose(out), "print");
+	CHECK(text && !strcmp(text, expected), text);
+	free(text);
+}
+
 int main(void)
 {
 	int fd = mkstemp(path);
@@ -279,6 +299,7 @@ int main(void)
 	test_views();
 	test_exit_codes();
 	test_charts_of_replies();
+	test_rows_of_queries_have_all_values();
 	(void)unlink(path);
 	return check_done();
 }
