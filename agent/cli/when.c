@@ -172,9 +172,12 @@ int when_parse(const char *text, uint64_t now_ns, uint64_t *out)
 
 int when_option(void *to, const char *option, char *text)
 {
-	int err = when_parse(text, clock_ns(CLOCK_REALTIME), to);
+	uint64_t ns = 0;
+	int err = when_parse(text, clock_ns(CLOCK_REALTIME), &ns);
 
-	if (err)
+	if (!err)
+		*(uint64_t *)to = ns ? ns : 1;
+	else
 		log_error("%s takes a time such as -10m, 23:59, \"2026-01-31 23:59:59\" or "
 			  "@1790000000, not '%s'",
 			  option, text);

@@ -18,7 +18,10 @@
  */
 int when_parse(const char *text, uint64_t now_ns, uint64_t *out);
 
-/* The same for an option, which is named in the message about what is wrong. to is a uint64_t. */
+/*
+ * The same for an option, which is named in the message about what is wrong. to is a uint64_t, in which 0 means that the
+ * option was not given: the beginning of 1970 is 1.
+ */
 int when_option(void *to, const char *option, char *text);
 
 #endif

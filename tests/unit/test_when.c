@@ -38,6 +38,9 @@ int main(void)
 					     "T10:00",
 					     "1969-01-01Z" };
 
+	uint64_t given = 0;
+	char epoch[] = "@0";
+
 	(void)setenv("TZ", "Europe/Berlin", 1);
 	tzset();
 	CHECK(parse("now") == UINT64_C(1800000000250000000), "now");
@@ -60,5 +63,6 @@ int main(void)
 	CHECK(parse("08:00") == UINT64_C(1799996400) * SECOND, "a time of today");
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		CHECK(!parse(wrong[i]), wrong[i]);
+	CHECK(!when_option(&given, "--from", epoch) && given == 1, "1970 is not: not given");
 	return check_done();
 }
