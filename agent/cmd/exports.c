@@ -2,6 +2,7 @@
 #include "agent/cmd/exports.h"
 
 #include "agent/cli/input.h"
+#include "agent/http/curl.h"
 #include "agent/log.h"
 
 #include <errno.h>
@@ -79,11 +80,12 @@ static int keep(char **to, const char *value)
 static int take_url(struct target *t, const char *value)
 {
 	const char *host = strstr(value, "://");
+	char shown[CURL_SHOWN];
 
 	if ((strncasecmp(value, "http://", 7) != 0 && strncasecmp(value, "https://", 8) != 0) ||
 	    !host[3] || host[3] == '/' || strchr(value, ' ')) {
 		log_error("'%s' is no URL: http://HOST:PORT or https://HOST:PORT is expected",
-			  value);
+			  curl_shown(value, shown));
 		return -EINVAL;
 	}
 	return keep(&t->url, value);

@@ -4,6 +4,7 @@
 #include "agent/fleet/block.h"
 #include "agent/fleet/condition.h"
 #include "agent/http/client.h"
+#include "agent/http/curl.h"
 #include "agent/log.h"
 #include "schema/fleet_sql.h"
 
@@ -34,12 +35,13 @@ static bool is_name(const char *name)
 int server_url_parse(const char *text, struct server_url *out)
 {
 	const char *host = strstr(text, "://"), *slash;
+	char shown[CURL_SHOWN];
 	bool http = !strncmp(text, "http://", 7) || !strncmp(text, "https://", 8);
 
 	slash = http ? strchr(host + 3, '/') : NULL;
 	if (!http || !host[3] || host + 3 == slash || (slash && slash[1] && !is_name(slash + 1))) {
 		log_error("a fleet's URL is http://[USER:PASSWORD@]HOST:8123[/DATABASE], not '%s'",
-			  text);
+			  curl_shown(text, shown));
 		return -EINVAL;
 	}
 	out->base = slash ? strndup(text, (size_t)(slash - text)) : strdup(text);
@@ -157,7 +159,7 @@ int server_do(const struct fleet_server *s, const char *sql)
 
 int server_number(const struct fleet_server *s, const char *sql, uint64_t *out)
 {
-	char *text = NULL, *end;
+	char shown[CURL_SHOWN], *text = NULL, *end;
 	size_t size;
 	int err = server_ask((void *)(uintptr_t)s, sql, NULL, &text, &size);
 
@@ -167,7 +169,7 @@ int server_number(const struct fleet_server *s, const char *sql, uint64_t *out)
 	*out = strtoull(text, &end, 10);
 	if (end == text || errno || (*end && *end != '\n')) {
 		log_error("%s: the reply is no number; does clickhouse-server run there?",
-			  s->url->base);
+			  curl_shown(s->url->base, shown));
 		err = -EBADMSG;
 	}
 	free(text);
@@ -262,6 +264,7 @@ int server_init(const struct server_url *url, const char *cluster)
 		"toUInt32(splitByChar('.', version())[2]) FORMAT TabSeparated";
 	struct fleet_server server = { .url = url, .database = "" };
 	uint64_t version = 0;
+	char shown[CURL_SHOWN];
 	int err;
 
 	if (cluster && !is_name(cluster)) {
@@ -277,7 +280,7 @@ int server_init(const struct server_url *url, const char *cluster)
 	if (!err && cluster)
 		err = make_distributed(&server, url->database, cluster);
 	if (!err)
-		log_info("%s: the tables are there (%" PRIu64 ".%" PRIu64 ")", url->base,
-			 version / 1000, version % 1000);
+		log_info("%s: the tables are there (%" PRIu64 ".%" PRIu64 ")",
+			 curl_shown(url->base, shown), version / 1000, version % 1000);
 	return err;
 }

@@ -49,11 +49,12 @@ static size_t take(const char *data, size_t one, size_t n, void *ctx) /* for lib
 /* Report a status that is not 200, with what the daemon says about it. */
 static int refused(const struct client_request *r, long status, const struct content *c)
 {
-	char said[512];
+	char said[512], shown[CURL_SHOWN];
 
 	c->text[strcspn(c->text, "\n")] = '\0';
 	(void)sanitize_text(c->text, "", '?', said, sizeof(said));
-	log_error("%s: %s (status %ld)%s", r->url, *said ? said : "no reason is given", status,
+	log_error("%s: %s (status %ld)%s", curl_shown(r->url, shown),
+		  *said ? said : "no reason is given", status,
 		  status == 401 ? "; see --token-file" : "");
 	return -EIO;
 }
@@ -62,7 +63,7 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	       struct curl_slist *headers, struct content *c)
 {
 	bool local = !strncmp(r->url, "unix:", 5);
-	char error[CURL_ERROR_TEXT] = "", *url = NULL;
+	char error[CURL_ERROR_TEXT] = "", shown[CURL_SHOWN], *url = NULL;
 	long status = 0;
 	bool cannot;
 	int rc;
@@ -90,9 +91,10 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	(void)l->getinfo(easy, CURL_INFO_STATUS, &status);
 	free(url);
 	if (c->too_long)
-		log_error("%s: the reply has more than %zu MiB", r->url, REPLY_MAX >> 20);
+		log_error("%s: the reply has more than %zu MiB", curl_shown(r->url, shown),
+			  REPLY_MAX >> 20);
 	else if (rc)
-		log_error("%s: %s%s%s%s", r->url, *error ? error : l->error(rc),
+		log_error("%s: %s%s%s%s", curl_shown(r->url, shown), *error ? error : l->error(rc),
 			  cannot ? "; does " : "",
 			  !cannot    ? ""
 			  : r->asked ? r->asked

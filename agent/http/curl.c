@@ -2,6 +2,7 @@
 #include "agent/http/curl.h"
 
 #include "agent/log.h"
+#include "agent/textbuf.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,11 +52,39 @@ int curl_load(struct curl *out)
 	return 0;
 }
 
+/* Return where the host of a URL begins, behind a user and a password. *authority: where these would begin. */
+static const char *host_of(const char *url, const char **authority)
+{
+	const char *scheme = strstr(url, "://"), *at = NULL;
+	size_t n;
+
+	*authority = scheme ? scheme + 3 : url;
+	n = strcspn(*authority, "/?#");
+	/* A fleet has several: "http://USER:PASSWORD@HOST,http://…". */
+	for (const char *p = *authority; p < *authority + n && strncmp(p, ",http", 5) != 0; p++)
+		at = *p == '@' ? p : at;
+	return at ? at + 1 : *authority;
+}
+
+const char *curl_shown(const char *url, char out[CURL_SHOWN])
+{
+	*out = '\0';
+	while (*url) {
+		const char *authority, *host = host_of(url, &authority), *next;
+
+		next = strstr(host, ",http");
+		next = next ? next : host + strlen(host);
+		textbuf_add(out, CURL_SHOWN, "%.*s%.*s", (int)(authority - url), url,
+			    (int)(next - host), host);
+		url = next;
+	}
+	return out;
+}
+
 bool curl_is_here(const char *url)
 {
-	const char *host = strstr(url, "://");
+	const char *authority, *host = host_of(url, &authority);
 
-	host = host ? host + 3 : url;
 	return !strncmp(host, "127.", 4) || !strncasecmp(host, "localhost", 9) ||
 	       !strncmp(host, "[::1]", 5);
 }

@@ -84,4 +84,9 @@ int curl_load(struct curl *out);
 /* Return whether a URL names this machine, which no proxy is asked for. */
 bool curl_is_here(const char *url);
 
+enum { CURL_SHOWN = 512 };
+
+/* Write a URL, or several that commas separate, as messages have it: without a user and a password. Return out. */
+const char *curl_shown(const char *url, char out[CURL_SHOWN]);
+
 #endif

@@ -85,6 +85,17 @@ grep -q "wrong:2: \[export otlp b\] has no url" "$dir/log" && grep -q 'wrong:5: 
 "$offwind" daemon --config "$dir/absent" --check-config 2>"$dir/log"
 [ $? = 2 ] && grep -q 'absent: No such file' "$dir/log" || fail "a configuration that does not exist: $(cat "$dir/log")"
 
+echo "== a password in a URL is in no message, and no proxy gets it for this machine"
+for url in http://me:hidden@127.0.0.1:2 http://me:hidden@127.0.0.1:2/not-a-name ftp://me:hidden@127.0.0.1:2; do
+	for what in "fleet init" "query top --fleet" "query top --url"; do
+		http_proxy=http://127.0.0.1:1 "$offwind" $what "$url" 2>"$dir/log" && fail "$what $url"
+		grep -q 127.0.0.1 "$dir/log" && ! grep -qE 'hidden|port 1 ' "$dir/log" || fail "$what $url: $(cat "$dir/log")"
+	done
+done
+printf '[export clickhouse]\nurl = htp://me:hidden@one:8123,http://me:hidden@two:8123\n' >"$dir/wrong"
+check "$dir/wrong"
+grep -q "'htp://one:8123,http://two:8123' is no URL" "$dir/log" || fail "a wrong URL with a password: $(cat "$dir/log")"
+
 echo "== the file that is installed"
 check deploy/offwind.conf || fail "as it is: $(cat "$dir/log")"
 touch "$dir/secret" && chmod 600 "$dir/secret" && echo x >"$dir/secret"
