@@ -20,6 +20,7 @@ struct content {
 	char *text;
 	size_t size, room;
 	bool too_long;
+	char error[CURL_ERROR_TEXT]; /* libcurl's, until the handle is freed */
 };
 
 static size_t take(const char *data, size_t one, size_t n, void *ctx) /* for libcurl */
@@ -63,7 +64,7 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	       struct curl_slist *headers, struct content *c)
 {
 	bool local = !strncmp(r->url, "unix:", 5);
-	char error[CURL_ERROR_TEXT] = "", shown[CURL_SHOWN], *url = NULL;
+	char shown[CURL_SHOWN], *url = NULL;
 	long status = 0;
 	bool cannot;
 	int rc;
@@ -82,7 +83,7 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	(void)l->setopt(easy, CURL_OPTION_HEADERS, headers);
 	(void)l->setopt(easy, CURL_OPTION_WRITE_FUNCTION, take);
 	(void)l->setopt(easy, CURL_OPTION_WRITE_DATA, c);
-	(void)l->setopt(easy, CURL_OPTION_ERROR_TEXT, error);
+	(void)l->setopt(easy, CURL_OPTION_ERROR_TEXT, c->error);
 	(void)l->setopt(easy, CURL_OPTION_NO_SIGNALS, 1L);
 	(void)l->setopt(easy, CURL_OPTION_CONNECT_SECONDS, (long)CONNECT_SECONDS);
 	(void)l->setopt(easy, CURL_OPTION_SECONDS, (long)r->seconds);
@@ -94,8 +95,8 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 		log_error("%s: the reply has more than %zu MiB", curl_shown(r->url, shown),
 			  REPLY_MAX >> 20);
 	else if (rc)
-		log_error("%s: %s%s%s%s", curl_shown(r->url, shown), *error ? error : l->error(rc),
-			  cannot ? "; does " : "",
+		log_error("%s: %s%s%s%s", curl_shown(r->url, shown),
+			  *c->error ? c->error : l->error(rc), cannot ? "; does " : "",
 			  !cannot    ? ""
 			  : r->asked ? r->asked
 				     : "offwind daemon",

@@ -157,6 +157,7 @@ struct transfer {
 	bool written;	     /* a part of the object is in fd */
 	char said[SAID_MAX]; /* the beginning of what the server says instead of an object */
 	size_t n_said;
+	char error[CURL_ERROR_TEXT]; /* libcurl's, until the handle is freed */
 };
 
 /* Write a key as a part of a URL: each byte that is not unreserved, encoded, but for '/' (RFC 3986 §2.3). */
@@ -258,7 +259,7 @@ static size_t take(const char *bytes, size_t one, size_t n, void *ctx) /* for li
 }
 
 /* Return 0, or -ENOTSUP after reporting that libcurl cannot sign: it would send the secret itself instead. */
-static int set_options(struct transfer *t, const char *service, char *error)
+static int set_options(struct transfer *t, const char *service)
 {
 	int (*set)(void *easy, int option, ...) = t->curl.setopt;
 	const struct s3_account *a = t->account;
@@ -286,7 +287,7 @@ static int set_options(struct transfer *t, const char *service, char *error)
 	(void)set(easy, CURL_OPTION_HEADERS, t->headers);
 	(void)set(easy, CURL_OPTION_WRITE_FUNCTION, take);
 	(void)set(easy, CURL_OPTION_WRITE_DATA, t);
-	(void)set(easy, CURL_OPTION_ERROR_TEXT, error);
+	(void)set(easy, CURL_OPTION_ERROR_TEXT, t->error);
 	(void)set(easy, CURL_OPTION_NO_SIGNALS, 1L);
 	(void)set(easy, CURL_OPTION_CONNECT_SECONDS, (long)CONNECT_SECONDS);
 	(void)set(easy, CURL_OPTION_SLOW_BYTES, (long)SLOW_BYTES);
@@ -298,7 +299,7 @@ static int set_options(struct transfer *t, const char *service, char *error)
  * Report what went wrong. Return a negative code; -EAGAIN: it is worth another attempt, and nothing is reported. What was
  * written of an object may be in a pipe already.
  */
-static int report(const struct transfer *t, int rc, long status, const char *error, bool last)
+static int report(const struct transfer *t, int rc, long status, bool last)
 {
 	char said[2 * SAID_MAX];
 	bool again = !t->written && (rc || status == 429 || status >= 500);
@@ -309,7 +310,7 @@ static int report(const struct transfer *t, int rc, long status, const char *err
 	if (t->write_err)
 		log_error("writing: %s", strerror(-t->write_err));
 	else if (rc)
-		log_error("%s: %s", t->url, *error ? error : t->curl.error(rc));
+		log_error("%s: %s", t->url, *t->error ? t->error : t->curl.error(rc));
 	else
 		log_error("%s: status %ld%s%s", t->url, status, *said ? ": " : "", said);
 	return t->write_err ? t->write_err : status == 404 ? -ENOENT : -EIO;
@@ -317,21 +318,21 @@ static int report(const struct transfer *t, int rc, long status, const char *err
 
 static int try(struct transfer *t, bool last)
 {
-	char error[CURL_ERROR_TEXT] = "", service[128];
+	char service[128];
 	long status = 0;
 	int rc, err;
 
 	(void)snprintf(service, sizeof(service), "aws:amz:%s:s3", t->account->region);
 	t->n_said = 0;
-	t->said[0] = '\0';
-	err = set_options(t, service, error);
+	t->said[0] = t->error[0] = '\0';
+	err = set_options(t, service);
 	if (err)
 		return err;
 	if (t->puts && lseek(t->fd, 0, SEEK_SET) < 0)
 		return -errno;
 	rc = t->curl.perform(t->easy);
 	(void)t->curl.getinfo(t->easy, CURL_INFO_STATUS, &status);
-	return !rc && status == 200 ? 0 : report(t, rc, status, error, last);
+	return !rc && status == 200 ? 0 : report(t, rc, status, last);
 }
 
 static int transfer(struct transfer *t, const struct s3_place *place, const char *hash)

@@ -23,6 +23,7 @@ struct post {
 	size_t size, room;
 	bool too_long;
 	char type[128], grpc_text[256];
+	char error[CURL_ERROR_TEXT]; /* libcurl's, until the handle is freed */
 	uint64_t retry_ns;
 	int grpc_status;
 };
@@ -136,7 +137,7 @@ static void forget_reply(struct post *p)
 {
 	p->size = 0;
 	p->too_long = false;
-	p->type[0] = p->grpc_text[0] = '\0';
+	p->type[0] = p->grpc_text[0] = p->error[0] = '\0';
 	p->retry_ns = 0;
 	p->grpc_status = -1;
 	if (p->body)
@@ -206,8 +207,7 @@ static int make_headers(const struct post *p, const struct post_request *r,
 	return err;
 }
 
-static void set_options(struct post *p, const struct post_request *r, struct curl_slist *headers,
-			char *error)
+static void set_options(struct post *p, const struct post_request *r, struct curl_slist *headers)
 {
 	int (*set)(void *easy, int option, ...) = p->curl.setopt;
 	bool tls = !strncasecmp(r->url, "https:", 6);
@@ -240,7 +240,7 @@ static void set_options(struct post *p, const struct post_request *r, struct cur
 	(void)set(easy, CURL_OPTION_WRITE_DATA, p);
 	(void)set(easy, CURL_OPTION_HEADER_FUNCTION, take_header);
 	(void)set(easy, CURL_OPTION_HEADER_DATA, p);
-	(void)set(easy, CURL_OPTION_ERROR_TEXT, error);
+	(void)set(easy, CURL_OPTION_ERROR_TEXT, p->error);
 	(void)set(easy, CURL_OPTION_NO_SIGNALS, 1L);
 	(void)set(easy, CURL_OPTION_CONNECT_SECONDS, (long)CONNECT_SECONDS);
 	(void)set(easy, CURL_OPTION_SECONDS, (long)(r->file ? FILE_SECONDS : p->target->timeout_s));
@@ -263,7 +263,6 @@ static enum sending_fault fault_of(const struct post *p, int rc)
 bool post_send(struct post *p, const struct post_request *r, struct post_reply *reply,
 	       struct send_report *report)
 {
-	char error[CURL_ERROR_TEXT] = "";
 	struct curl_slist *headers = NULL;
 	long status = 0;
 	int rc = 0, err;
@@ -274,7 +273,7 @@ bool post_send(struct post *p, const struct post_request *r, struct post_reply *
 		report->fault = SENDING_FAULT_MEMORY;
 		post_say(report, strerror(-err), NULL);
 	} else {
-		set_options(p, r, headers, error);
+		set_options(p, r, headers);
 		rc = p->curl.perform(p->easy);
 		(void)p->curl.getinfo(p->easy, CURL_INFO_STATUS, &status);
 	}
@@ -283,7 +282,7 @@ bool post_send(struct post *p, const struct post_request *r, struct post_reply *
 	if (!err && rc) {
 		report->fault = fault_of(p, rc);
 		post_say(report, p->too_long ? "the reply is too long" : p->curl.error(rc),
-			 p->too_long ? NULL : error);
+			 p->too_long ? NULL : p->error);
 	}
 	*reply = (struct post_reply){ .status = status,
 				      .body = p->body ? p->body : "",
