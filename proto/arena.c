@@ -59,6 +59,7 @@ void arena_reset(struct arena *arena)
 	block->next = NULL;
 	block->used = 0;
 	arena->used = block->size;
+	arena->full = false;
 }
 
 void *arena_alloc(struct arena *arena, size_t size)
@@ -77,8 +78,10 @@ void *arena_alloc(struct arena *arena, size_t size)
 			want = arena->limit - arena->used;
 		if (want < size)
 			want = size;
-		if (want > arena->limit - arena->used)
+		if (want > arena->limit - arena->used) {
+			arena->full = true;
 			return NULL;
+		}
 		block = malloc(sizeof(*block) + want);
 		if (!block)
 			return NULL;

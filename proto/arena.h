@@ -8,6 +8,7 @@
 #define PROTO_ARENA_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena_block;
@@ -16,6 +17,7 @@ struct arena {
 	struct arena_block *blocks; /* the block in use comes first */
 	size_t used;		    /* bytes allocated from the system */
 	size_t limit;
+	bool full;		      /* an allocation was refused because of the limit */
 	ProtobufCAllocator allocator; /* for protobuf-c; its free function does nothing */
 };
 

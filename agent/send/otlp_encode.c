@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARENA_MAX ((size_t)512 << 20)
+/* What becomes a message of OTLP_BYTES_MAX takes about 32 MiB; what takes more than this is too much for one message. */
+#define ARENA_MAX ((size_t)128 << 20)
 
 /* A table of the dictionary, or another list: pointers to messages. Element 0 means "none". */
 struct table {
@@ -66,7 +67,7 @@ static void *new_bytes(struct encoding *e, size_t size)
 	void *bytes = e->err ? NULL : arena_alloc(&e->arena, size ? size : 1);
 
 	if (!bytes && !e->err)
-		e->err = -ENOMEM;
+		e->err = e->arena.full ? -EFBIG : -ENOMEM;
 	return bytes;
 }
 

@@ -162,6 +162,8 @@ static int encode(const struct send_window *w, size_t from, size_t to, uint8_t *
 	}
 	if (!err)
 		(void)push__push_request__pack(&request, *bytes);
+	if (err == -ENOMEM && arena.full)
+		err = -EFBIG;
 	arena_fini(&arena);
 	series_fini(&set);
 	return err;

@@ -341,6 +341,39 @@ static void test_samples_have_their_times(void)
 	otlp__export_request__free_unpacked(r, NULL);
 }
 
+/* Samples that need more memory than one message may take are divided, as those that make too long a message. */
+static void test_too_many_samples_are_too_large(void)
+{
+	enum { TEXT = 60000, SAMPLES = 9000 };
+	struct stacks *s = made_profile();
+	const struct send_window w = { .id = 1, .end_ns = SECOND, .host = "h", .stacks = s };
+	char *text = calloc(1, TEXT + 1), key[16];
+	int64_t values[2] = { 1, 1 };
+	uint8_t *bytes = NULL;
+	size_t size, n;
+
+	CHECK(text != NULL, "memory");
+	if (text)
+		memset(text, 'x', TEXT);
+	for (int i = 0; text && i < SAMPLES; i++) {
+		uint32_t label;
+
+		(void)snprintf(key, sizeof(key), "k%d", i);
+		label = made_label(s, key, text, 0);
+		CHECK(stacks_add(s, &(struct stacks_sample){ .n_labels = 1 }, NULL, &label,
+				 values) == 0,
+		      "a sample");
+	}
+	CHECK(otlp_encode(&(struct otlp_part){ &w, 0, SAMPLES, NULL }, &bytes, &size, &n) == -EFBIG,
+	      "all of them");
+	CHECK(otlp_encode(&(struct otlp_part){ &w, 0, 3, NULL }, &bytes, &size, &n) == 0 &&
+		      size > 3 * TEXT,
+	      "some of them");
+	free(bytes);
+	free(text);
+	stacks_free(s);
+}
+
 /* A module without build-id has no mapping, so its frames keep their names, even those that are only places. */
 static void test_names_that_are_places_need_a_mapping(void)
 {
@@ -830,6 +863,7 @@ int main(void)
 	test_names_with_two_values_are_of_threads();
 	test_names_of_threads_are_bounded();
 	test_samples_have_their_times();
+	test_too_many_samples_are_too_large();
 	test_names_that_are_places_need_a_mapping();
 	test_services_have_names();
 	test_frames_have_types();
