@@ -89,6 +89,11 @@ static void name_series(const struct send_window *w, const struct stacks_sample 
 		put_label(s, "host", w->host);
 }
 
+static bool has_key(const struct series *s, const uint32_t *key, size_t n)
+{
+	return s->n_key == n && (!n || !memcmp(s->key, key, n * sizeof(*key)));
+}
+
 /*
  * Find the series of a sample, or add it. A program's name is part of what makes it where nothing else
  * names its service: threads of one program have one, processes without executable file their own.
@@ -100,6 +105,8 @@ static int find(struct series_set *set, const struct send_window *w, size_t numb
 	const struct stacks_sample *sample = &stacks->samples[number];
 	bool has_exe = stacks_label(stacks, sample, "exe") != NULL;
 	struct series new = { .n = 0 };
+	uint64_t hash;
+	uint32_t at;
 	int err;
 
 	for (uint32_t i = 0; i < sample->n_labels; i++) {
@@ -109,16 +116,15 @@ static int find(struct series_set *set, const struct send_window *w, size_t numb
 		if (series_is_made_by(w, l->key) && (!has_exe || strcmp(l->key, "comm") != 0))
 			key[new.n_key++] = id;
 	}
-	for (size_t i = 0; i < set->n; i++) {
-		struct series *s = &set->all[i];
-
-		if (s->n_key == new.n_key &&
-		    (!new.n_key || !memcmp(s->key, key, new.n_key * sizeof(*key)))) {
-			*out = s;
-			return 0;
-		}
+	hash = hash_bytes(new.n_key, key, new.n_key * sizeof(*key));
+	at = UW_HASH_FIND(i, &set->by_key, hash, has_key(&set->all[i], key, new.n_key));
+	if (at != UW_HASH_NONE) {
+		*out = &set->all[at];
+		return 0;
 	}
 	err = array_grow(set->all, set->n, set->room);
+	if (!err)
+		err = uw_hash_add(&set->by_key, hash, (uint32_t)set->n);
 	if (err)
 		return err;
 	new.key = calloc(new.n_key + 1, sizeof(*new.key));
@@ -169,6 +175,7 @@ void series_fini(struct series_set *set)
 		free(set->all[i].key);
 	}
 	free(set->all);
+	uw_hash_fini(&set->by_key);
 }
 
 /* ---- pprof ------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #ifndef AGENT_SEND_SERIES_H
 #define AGENT_SEND_SERIES_H
 
+#include "agent/hash.h"
 #include "agent/send/target.h"
 
 #include <stddef.h>
@@ -30,6 +31,7 @@ struct series {
 struct series_set {
 	struct series *all;
 	size_t n, room;
+	struct uw_hash_index by_key;
 };
 
 /*
