@@ -266,8 +266,8 @@ static void compare(struct side *a, const struct function *f, struct side *b,
 			row_text(&x, more_a, d->before, sizeof(d->before));
 			row_text(&y, more_b, d->after, sizeof(d->after));
 		}
-		i++;
-		j++;
+		i += more_a;
+		j += more_b;
 	} while (more_a || more_b);
 	d->expressions = after > before;
 }
