@@ -46,7 +46,8 @@ static const char help_after[] =
 	"\n"
 	"A frame that was found by a guess has a dashed edge and the mark ≈; a stack that does\n"
 	"not reach its root begins with a hatched frame that says why.\n"
-	"Exit code: 0 success, 1 failure, 2 wrong command line.\n";
+	"Exit code: 0 success, 1 failure, 2 wrong command line, 3 a recording or a history was\n"
+	"damaged, and the page has the rest.\n";
 
 /* Add a profile to compare with. to is the struct options. */
 static int take_base(void *to, const char *option, char *text)
@@ -287,7 +288,10 @@ int cmd_flamegraph(int argc, char **argv)
 				      .bases = options.bases,
 				      .n_bases = options.n_bases,
 				      .output = options.output };
-	rc = given_begin(&given, &store) || flamegraph(&options, store) ? CMD_FAILED : CMD_DONE;
+	rc = given_begin(&given, &store);
+	if (!rc)
+		rc = flamegraph(&options, store);
+	rc = given_code(rc);
 	store_close(store);
 	free(owned);
 	return rc;

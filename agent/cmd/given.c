@@ -1,9 +1,11 @@
 /* agent/cmd/given.c: loads profiles, and unwinds recordings. */
 #include "agent/cmd/given.h"
 
+#include "agent/array.h"
 #include "agent/cli/input.h"
 #include "agent/cli/supervisor.h"
 #include "agent/cli/walking.h"
+#include "agent/cmd/cmd.h"
 #include "agent/cmd/unwind.h"
 #include "agent/history/history.h"
 #include "agent/log.h"
@@ -14,24 +16,28 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HISTORIES = 16 };
-
 /* The histories among the inputs: they are opened before this process gives up its rights. */
-static struct {
+static struct given_one {
 	const char *path;
 	struct history *history;
-} histories[HISTORIES];
-static size_t n_histories;
+} * histories;
+static size_t n_histories, room_histories;
+
+static bool partly; /* something is damaged, and the rest was loaded */
 
 static int open_histories(const struct supervision *given)
 {
 	const char *input;
 	int err = 0;
 
-	for (size_t i = 0; !err && n_histories < HISTORIES && (input = supervision_input(given, i));
-	     i++) {
+	for (size_t i = 0; !err && (input = supervision_input(given, i)); i++) {
 		if (!history_is(input))
 			continue;
+		err = array_grow(histories, n_histories, room_histories);
+		if (err) {
+			log_error("%s: %s", input, strerror(-err));
+			break;
+		}
 		histories[n_histories].path = input;
 		err = history_open(input, false, &histories[n_histories].history);
 		n_histories += !err;
@@ -70,8 +76,10 @@ static int load_history(struct stacks *stacks, struct history *history, bool bas
 					     .labels = true,
 					     .base = base };
 	struct history_found found;
+	int err = history_read(history, &query, stacks, &found);
 
-	return history_read(history, &query, stacks, &found);
+	partly = partly || (!err && found.n_damaged);
+	return err;
 }
 
 /*
@@ -93,8 +101,12 @@ int given_load(struct stacks *stacks, const char *path, bool base, struct pick *
 		log_error("%s: --from and --to are for a history (offwind daemon)", path);
 		return -EINVAL;
 	}
-	if (input_is_recording(path))
-		return unwind_into(path, pick, stacks, base, store);
+	if (input_is_recording(path)) {
+		int err = unwind_into(path, pick, stacks, base, store);
+
+		partly = partly || err > 0;
+		return err > 0 ? 0 : err;
+	}
 	if (pick_any(pick)) {
 		log_error(
 			"%s: --time is for recordings (perf.data, .owc): a profile's samples have "
@@ -103,6 +115,11 @@ int given_load(struct stacks *stacks, const char *path, bool base, struct pick *
 		return -EINVAL;
 	}
 	return stacks_load(stacks, path, base);
+}
+
+int given_code(int err)
+{
+	return err ? CMD_FAILED : partly ? CMD_PARTLY : CMD_DONE;
 }
 
 char *given_history(void)

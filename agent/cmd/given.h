@@ -31,6 +31,9 @@ struct supervision;
 int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick,
 	       struct store *store);
 
+/* Return the exit code: CMD_FAILED if err is not 0, CMD_PARTLY if a part of what was loaded is damaged, or CMD_DONE. */
+int given_code(int err);
+
 /*
  * Begin a command that loads these inputs: go into the sandbox, and before that open the store if an
  * input is a recording. The store is then for given_load, and the caller closes it; else it is NULL.

@@ -473,7 +473,7 @@ int cmd_report(int argc, char **argv)
 		if (!err)
 			err = report(paths, n_paths, &o, store, stdout);
 		store_close(store);
-		rc = err ? CMD_FAILED : CMD_DONE;
+		rc = given_code(err);
 	}
 	selection_fini(&o.selection);
 	free(owned);

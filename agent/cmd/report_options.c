@@ -120,8 +120,8 @@ static const char help_before[] =
 
 static const char help_after[] =
 	"\n"
-	"Exit code: 0 success, 1 no sample matches, or a file is damaged or cannot be read,\n"
-	"2 wrong command line.\n";
+	"Exit code: 0 success, 1 no sample matches, or a profile is damaged or cannot be read,\n"
+	"2 wrong command line, 3 a recording or a history is damaged, and the rest was used.\n";
 
 #define AT(field) .at = offsetof(struct report_options, field)
 

@@ -369,7 +369,7 @@ int unwind_into(const char *path, struct pick *pick, struct stacks *stacks, bool
 	result_free(job.result);
 	unnamed_fini(&job.unnamed);
 	store_work(store, KEEP_LIMIT_NS);
-	return failed < n ? 0 : -EIO;
+	return failed == n ? -EIO : job.damaged;
 }
 
 static const char help_before[] =

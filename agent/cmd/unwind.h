@@ -10,8 +10,8 @@ struct store;
 /*
  * Unwind the samples of the recording at path ("-" for standard input) that pick selects, and add
  * them to stacks; base: as the base to compare with. If the recording is damaged, add what comes
- * before the damage. store has the unwind tables; NULL: none. Return 0, or a negative code after
- * reporting what is wrong.
+ * before the damage. store has the unwind tables; NULL: none. Return 0, 1 after reporting that it is damaged, or a
+ * negative code after reporting what is wrong.
  */
 int unwind_into(const char *path, struct pick *pick, struct stacks *stacks, bool base,
 		struct store *store);

@@ -55,6 +55,14 @@ expect 3 'absent: No such file' "$offwind" unwind -q -o "$dir/x" "$dir/absent" $
 expect 1 'absent: No such file' "$offwind" unwind -q -o "$dir/y" "$dir/absent"
 [ ! -e "$dir/y" ] || fail "a result without input"
 
+# Commands that unwind first say, too, that an input is damaged.
+head -c 27000 $samples/pipe.data >"$dir/torn.data"
+for words in "unwind -q" report "report -f folded" "report --diff $samples/file.data" flamegraph; do
+	expect 3 'torn.data: offset 0x[0-9a-f]*: the file ends inside a record' "$offwind" $words -o "$dir/y" "$dir/torn.data"
+	[ -s "$dir/y" ] || fail "$words: nothing of a damaged recording"
+	rm -f "$dir/y"
+done
+
 echo "== through pipes"
 cat $samples/pipe.data | "$offwind" unwind -q --format tsv --no-inline - >"$dir/piped.tsv" || fail "a pipe"
 cmp "$dir/piped.tsv" <("$offwind" unwind -q --format tsv --no-inline $samples/pipe.data) || fail "through a pipe it differs"

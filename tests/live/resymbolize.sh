@@ -86,6 +86,13 @@ grep -qE ' [1-9][0-9]* keep names that say more' "$dir/out" || fail "without the
 "$offwind" report --from -1h -n 0 "$history" | cmp - "$dir/report" || fail "names were taken back"
 "$offwind" report --time 0,1 "$history" >"$dir/out" 2>"$dir/err"
 [ $? = 1 ] && grep -q -- '--time is for recordings; a history takes --from and --to' "$dir/err" || fail "--time of a history: $(cat "$dir/err")"
+# Many histories are one profile; of one with a damaged window, the others are reported, and the exit code says so.
+sqlite3 "$history" "VACUUM INTO '$dir/copy-01.db'" && for i in {02..20}; do cp "$dir/copy-01.db" "$dir/copy-$i.db"; done
+samples() { sed -n 's/^# \([0-9]*\) samples.*/\1/p' "$1"; }
+"$offwind" report -n 1 "$dir"/copy-*.db >"$dir/out" 2>"$dir/err" && [ "$(samples "$dir/out")" = $((20 * $(samples "$dir/report"))) ] || fail "20 histories: $(cat "$dir/out" "$dir/err")"
+sqlite3 "$dir/copy-01.db" "UPDATE windows SET samples = x'ff' WHERE id = (SELECT max(id) FROM windows)"
+"$offwind" report -n 1 "$dir/copy-01.db" >"$dir/out" 2>"$dir/err"
+[ $? = 3 ] && grep -q damaged "$dir/err" && [ "$(samples "$dir/out")" -gt 0 ] || fail "a damaged window: $(cat "$dir/out" "$dir/err")"
 # Each of these begins with what was recorded without names: the debug file below --symfs, and from a server.
 "$dir/resymbolized" & resymbolized=$!
 begin() {
