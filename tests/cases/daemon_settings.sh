@@ -109,7 +109,7 @@ while read -r line; do
 	token-file) setting="token-file = $dir/secret" ;;
 	tls-*) setting="tls-key = $dir/secret"$'\n'"tls-certificate = $dir/secret" ;;
 	uid) setting='uid = 0' ;;
-	wakers) setting=$'off-cpu = 1ms\nwakers = yes' ;;
+	wakers | wait-rate) setting=$'off-cpu = 1ms\n'$setting ;;
 	esac
 	[[ $section != "[export "* || $setting == url* ]] || setting+=$'\nurl = http://collector'
 	printf '%s\n%s\n' "$section" "$setting" >"$dir/one"

@@ -189,4 +189,6 @@ n=$("$offwind" unwind -q -f jsonl -o - "$dir/wake.owc" | grep -c '"function":"\[
 [ "$n" -gt 150 ] || fail "single samples: $n wakers"
 "$offwind" record --no-cache --wakers -o "$dir/none.pb.gz" -- true 2>"$dir/log" && fail "--wakers without --off-cpu"
 grep -q -- '--wakers needs --off-cpu' "$dir/log" || fail "$(cat "$dir/log")"
+"$offwind" record --wait-rate 100 -d 1 -o "$dir/no.pb.gz" 2>"$dir/log"
+[ $? = 2 ] && grep -q -- '--wait-rate needs --off-cpu' "$dir/log" || fail "$(cat "$dir/log")"
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

@@ -87,7 +87,7 @@ int daemon_add_word(struct daemon_options *o, const char *name, const char *valu
 static int check_word(const char *word)
 {
 	struct record_options record = RECORD_OPTIONS_DEFAULT;
-	char name[] = "record", needed[] = "--off-cpu"; /* by --wakers */
+	char name[] = "record", needed[] = "--off-cpu"; /* by --wakers and --wait-rate */
 	char *copy = strdup(word), *argv[] = { name, needed, copy, NULL };
 	int err;
 

@@ -661,8 +661,8 @@ int record_options_parse(int argc, char **argv, struct record_options *o)
 		log_error("record: use only one of -a, -p or -t, and COMMAND");
 		return -EINVAL;
 	}
-	if (o->live.wakers && !o->live.off_cpu) {
-		log_error("record: --wakers needs --off-cpu");
+	if ((o->live.wakers || o->live.wait_rate) && !o->live.off_cpu) {
+		log_error("record: --%s needs --off-cpu", o->live.wakers ? "wakers" : "wait-rate");
 		return -EINVAL;
 	}
 	if (o->history && (o->raw || o->path || o->keep || o->format != FORMAT_N)) {
