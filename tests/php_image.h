@@ -1,11 +1,18 @@
 /*
  * tests/php_image.h: the memory of a small interpreter with a stack. Places in structures are those of the
- * headers of PHP 8.2 for x86_64, as offsetof gives them.
+ * headers of PHP 8.2 to 8.4 for x86_64, as offsetof gives them.
  */
 #ifndef TESTS_PHP_IMAGE_H
 #define TESTS_PHP_IMAGE_H
 
 #include "tests/interpreter_image.h"
+
+/* Where a zend_op_array of each version has what is elsewhere in others. */
+static const struct php_places {
+	unsigned int minor, opcodes, n_opcodes, filename, line_start;
+} php_versions[] = { { 2, 88, 80, 152, 160 }, { 3, 80, 76, 144, 152 }, { 4, 104, 96, 168, 176 } };
+enum { PHP_VERSIONS = sizeof(php_versions) / sizeof(php_versions[0]) };
+static const struct php_places *php_places = php_versions; /* of the version that is made */
 
 static uint64_t php_string(const char *text)
 {
@@ -32,10 +39,10 @@ static uint64_t php_function(unsigned int type, const char *class, const char *n
 		put_word(scope + 8, php_string(class));
 	if (type == 1)
 		return at;
-	put(at + 80, 4, 4);
-	put_word(at + 88, ops);
-	put_word(at + 152, php_string("/srv/shop.php"));
-	put(at + 160, line, 4);
+	put(at + php_places->n_opcodes, 4, 4);
+	put_word(at + php_places->opcodes, ops);
+	put_word(at + php_places->filename, php_string("/srv/shop.php"));
+	put(at + php_places->line_start, line, 4);
 	for (unsigned int i = 0; i < 4; i++)
 		put(ops + 32 * i + 24, line + 1 + i, 4);
 	return at;
@@ -47,7 +54,7 @@ static uint64_t php_call(uint64_t function, unsigned int op, bool top, uint64_t 
 	uint64_t at = take(80), ops = 0;
 
 	if (function)
-		memcpy(&ops, image.bytes + (function + 88 - BASE), 8);
+		memcpy(&ops, image.bytes + (function + php_places->opcodes - BASE), 8);
 	put_word(at, ops + 32 * op);
 	put_word(at + 24, function);
 	put(at + 40, top ? 1u << 17 : 0, 4);

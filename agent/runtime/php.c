@@ -18,30 +18,30 @@ enum { INTERNAL_FUNCTION = 1, USER_FUNCTION = 2, EVAL_CODE = 4 };
 #define OPCODES_MAX   (1u << 26)
 #define CONSTANTS_MAX (64u << 20) /* bytes of a segment in which the version is sought */
 
-/* Offsets in the structures of PHP's headers where pointers have 64 bits. */
+/* Offsets in the structures of PHP's headers where pointers have 64 bits; those that are the same in these versions. */
+#define STRUCTURES                                                                               \
+	.major = 4, .current = 488, .opline = 0, .func = 24, .info = 40, .prev = 48, .head = 56, \
+	.info_top = 1u << 17, .type = 0, .name = 8, .scope = 16, .class_name = 8,                \
+	.string_hash = 8, .string_length = 16, .string_value = 24, .op_size = 32, .op_line = 24
 static const struct php_layout layouts[] = {
-	{ .major = 4,
-	  .minor = 2,
-	  .current = 488,
-	  .opline = 0,
-	  .func = 24,
-	  .info = 40,
-	  .prev = 48,
-	  .head = 56,
-	  .info_top = 1u << 17,
-	  .type = 0,
-	  .name = 8,
-	  .scope = 16,
+	{ .minor = 2,
 	  .opcodes = 88,
 	  .n_opcodes = 80,
 	  .filename = 152,
 	  .line_start = 160,
-	  .class_name = 8,
-	  .string_hash = 8,
-	  .string_length = 16,
-	  .string_value = 24,
-	  .op_size = 32,
-	  .op_line = 24 },
+	  STRUCTURES },
+	{ .minor = 3,
+	  .opcodes = 80,
+	  .n_opcodes = 76,
+	  .filename = 144,
+	  .line_start = 152,
+	  STRUCTURES },
+	{ .minor = 4,
+	  .opcodes = 104,
+	  .n_opcodes = 96,
+	  .filename = 168,
+	  .line_start = 176,
+	  STRUCTURES },
 };
 
 const struct php_layout *php_layout_of(unsigned int major, unsigned int minor)
@@ -265,7 +265,7 @@ struct state {
 	uint64_t globals;
 };
 
-/* php8.2, php-fpm8.2, php-cgi, libphp8.2.so */
+/* php8.4, php-fpm8.4, php-cgi, libphp8.4.so */
 static bool is_named(const char *base)
 {
 	return !strncmp(base, "php", 3) || !strncmp(base, "libphp", 6);

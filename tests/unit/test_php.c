@@ -7,16 +7,21 @@
 static struct raw_frame frames[16];
 static struct raw_name name;
 
+static const struct php_layout *layout(void)
+{
+	return php_layout_of(4, php_places->minor);
+}
+
 static int find(struct runtime_memory *m, struct raw_stack *stack)
 {
 	*stack = (struct raw_stack){ .frames = frames, .max = 16 };
-	return php_stack(m, php_layout_of(4, 2), php_globals, stack);
+	return php_stack(m, layout(), php_globals, stack);
 }
 
 static bool is(struct runtime_memory *m, const struct raw_frame *frame, const char *function,
 	       const char *file, unsigned int line, unsigned int start_line)
 {
-	return !php_name(reading(m), php_layout_of(4, 2), frame, &name) &&
+	return !php_name(reading(m), layout(), frame, &name) &&
 	       !strcmp(name.function.bytes, function) && !strcmp(name.file.bytes, file) &&
 	       name.line == line && name.start_line == start_line;
 }
@@ -47,7 +52,7 @@ static void test_plan_copies_what_the_stack_needs(void)
 	struct plan plan;
 
 	put_php();
-	php_plan(php_layout_of(4, 2), php_globals, BASE, &plan);
+	php_plan(layout(), php_globals, BASE, &plan);
 	model = (struct plan_execution){ .r[PLAN_BASE] = BASE };
 	m = planned_memory(&model, &plan, &end);
 	CHECK(end == PLAN_DONE && !find(m, &stack) && stack.n == 4, "four functions");
@@ -97,12 +102,12 @@ static void test_function_that_took_the_place_of_another(void)
 	memcpy(&scope, image.bytes + (frames[2].code + 16 - BASE), 8);
 	put_word(frames[2].code + 8, php_string("pay"));
 	put_word(scope + 8, php_string("Bill"));
-	put(frames[2].code + 160, 70, 4);
+	put(frames[2].code + php_places->line_start, 70, 4);
 	put_text(string + 24, "wrong");
 	CHECK(!find(m, &stack) && is(m, &frames[2], "Bill::pay", "/srv/shop.php", 21, 70), "after");
 	CHECK(is(m, &frames[0], "Cart::{closure}", "/srv/shop.php", 23, 21), "the others");
 	put_word(frames[2].code + 8, string);
-	CHECK(php_name(reading(m), php_layout_of(4, 2), &frames[2], &name) == -EBADMSG,
+	CHECK(php_name(reading(m), layout(), &frames[2], &name) == -EBADMSG,
 	      "one that came after the sample has another hash");
 	runtime_memory_free(m);
 }
@@ -124,9 +129,8 @@ static void test_hostile_stacks_end(void)
 	CHECK(find(m, &stack) == -EFAULT, "the end of all memory");
 	put_word(php_calls[4] + 48, 0);
 	stack = (struct raw_stack){ .frames = frames, .max = 2 };
-	CHECK(php_stack(m, php_layout_of(4, 2), php_globals, &stack) == -E2BIG && stack.n == 2,
-	      "no room");
-	CHECK(php_stack(m, php_layout_of(4, 2), 4, &stack) == -EFAULT, "no globals");
+	CHECK(php_stack(m, layout(), php_globals, &stack) == -E2BIG && stack.n == 2, "no room");
+	CHECK(php_stack(m, layout(), 4, &stack) == -EFAULT, "no globals");
 	CHECK(!php_layout_of(4, 99), "a version that is not known");
 	runtime_memory_free(m);
 }
@@ -143,30 +147,33 @@ static void test_hostile_names_end(void)
 	CHECK(!find(m, &stack), "stack");
 	frame = frames[2];
 	put(frame.code, 9, 1);
-	CHECK(php_name(reading(m), php_layout_of(4, 2), &frame, &name) == -EBADMSG, "no function");
+	CHECK(php_name(reading(m), layout(), &frame, &name) == -EBADMSG, "no function");
 	runtime_memory_free(m);
 
 	m = image_memory();
 	put(frame.code, 2, 1);
 	memcpy(&string, image.bytes + (frame.code + 8 - BASE), 8);
 	put_word(string + 16, UINT64_MAX);
-	(void)php_name(reading(m), php_layout_of(4, 2), &frame, &name);
+	(void)php_name(reading(m), layout(), &frame, &name);
 	CHECK(name.function.n <= 2 * RAW_PART_MAX, "a text of 2^64 bytes is cut");
 	runtime_memory_free(m);
 
 	m = image_memory();
 	frame.code = BASE + IMAGE_SIZE - 4;
-	CHECK(php_name(reading(m), php_layout_of(4, 2), &frame, &name) == -EFAULT, "no memory");
+	CHECK(php_name(reading(m), layout(), &frame, &name) == -EFAULT, "no memory");
 	runtime_memory_free(m);
 }
 
 int main(void)
 {
-	test_stack_has_all_calls();
-	test_plan_copies_what_the_stack_needs();
-	test_operation_of_another_function();
-	test_function_that_took_the_place_of_another();
-	test_hostile_stacks_end();
-	test_hostile_names_end();
+	for (size_t i = 0; i < PHP_VERSIONS; i++) {
+		php_places = &php_versions[i];
+		test_stack_has_all_calls();
+		test_plan_copies_what_the_stack_needs();
+		test_operation_of_another_function();
+		test_function_that_took_the_place_of_another();
+		test_hostile_stacks_end();
+		test_hostile_names_end();
+	}
 	return check_done();
 }
