@@ -18,7 +18,7 @@ static const struct {
 	{ "node", "JavaScript", "node writes names with --perf-basic-prof" },
 	{ "nodejs", "JavaScript", "node writes names with --perf-basic-prof" },
 	{ "ruby", "Ruby", "those of 3.1 are" },
-	{ "perl", "Perl", "those of 5.36, 5.40 and 5.42 are, but for builds without threads" },
+	{ "perl", "Perl", "those of 5.36 to 5.42 are, but for builds without threads" },
 	{ "php", "PHP", "those of 8.2 to 8.4 are, but for builds with thread safety" },
 	{ "lua", "Lua", NULL },
 	{ "luajit", "Lua", NULL },

@@ -29,19 +29,36 @@ enum { CX_SIZE = 104, CX_PIECE = PLAN_PIECE_MAX / CX_SIZE * CX_SIZE };
 #define CONTEXTS_MAX (1 << 24)
 
 /*
- * Offsets in the structures of Perl's headers, as Debian builds it, which are the same in these versions. The numbers of
- * statements (opnames.h) are others in each.
+ * Offsets in the structures of Perl's headers, as Debian builds it, which are the same in these versions. The interpreter's
+ * size and the numbers of statements (opnames.h) are others.
  */
 #define STRUCTURES                                                                                 \
-	.interpreter = 3768, .cur_cop = 208, .cur_stack_info = 224, .si_contexts = 8,              \
-	.si_prev = 16, .si_top = 32, .si_size = 40, .cx_size = CX_SIZE, .cx_old_cop = 16,          \
-	.cx_cv = 72, .cx_retop = 48, .cx_top_env = 96, .cop_line = 36, .cop_file = 48,             \
-	.op_type = 32, .sv_flags = 12, .cv_stash = 32, .cv_gv = 56, .cv_flags = 92, .gv_name = 32, \
-	.gv_stash = 40, .hv_name = 32, .hv_name_count = 60, .hek_length = 4, .hek_key = 8
+	.cur_cop = 208, .cur_stack_info = 224, .si_contexts = 8, .si_prev = 16, .si_top = 32,      \
+	.si_size = 40, .cx_size = CX_SIZE, .cx_old_cop = 16, .cx_cv = 72, .cx_retop = 48,          \
+	.cx_top_env = 96, .cop_line = 36, .cop_file = 48, .op_type = 32, .sv_flags = 12,           \
+	.cv_stash = 32, .cv_gv = 56, .cv_flags = 92, .gv_name = 32, .gv_stash = 40, .hv_name = 32, \
+	.hv_name_count = 60, .hek_length = 4, .hek_key = 8
 static const struct perl_layout layouts[] = {
-	{ .version = 36, .type_nextstate = 195, .type_dbstate = 196, STRUCTURES },
-	{ .version = 40, .type_nextstate = 198, .type_dbstate = 199, STRUCTURES },
-	{ .version = 42, .type_nextstate = 202, .type_dbstate = 203, STRUCTURES },
+	{ .version = 36,
+	  .interpreter = 3768,
+	  .type_nextstate = 195,
+	  .type_dbstate = 196,
+	  STRUCTURES },
+	{ .version = 38,
+	  .interpreter = 3896,
+	  .type_nextstate = 198,
+	  .type_dbstate = 199,
+	  STRUCTURES },
+	{ .version = 40,
+	  .interpreter = 3768,
+	  .type_nextstate = 198,
+	  .type_dbstate = 199,
+	  STRUCTURES },
+	{ .version = 42,
+	  .interpreter = 3768,
+	  .type_nextstate = 202,
+	  .type_dbstate = 203,
+	  STRUCTURES },
 };
 
 const struct perl_layout *perl_layout_of(unsigned int version, unsigned int interpreter_size)
