@@ -59,31 +59,33 @@ static inline int image_live(void *ctx, struct opener_part *parts, size_t n)
 
 /*
  * Make the beginning of _PyRuntime of a version that says its offsets itself, and read them: numbers of struct
- * _Py_DebugOffsets (Include/internal/pycore_runtime.h in 3.13, pycore_debug_offsets.h in 3.14), and offsets that
+ * _Py_DebugOffsets (Include/internal/pycore_runtime.h in 3.13, later pycore_debug_offsets.h), and offsets that
  * fit the image. Versions whose offsets are in the table have none.
  */
 static inline int image_layout(uint16_t version, uint8_t bytes[CPYTHON_OFFSETS_MAX],
 			       struct cpython_layout *out)
 {
 	static const struct {
-		uint8_t in_13, in_14;
+		/* Which number it is. 0, the size of the runtime's state, is never read: another row has it. */
+		uint8_t in_13, in_14, in_15;
 		uint16_t value;
 	} numbers[] = {
-		{ 2, 2, 0x800 }, /* runtime_state.interpreters_head */
-		{ 6, 6, 72 },	 /* interpreter_state.threads_head */
-		{ 18, 21, 8 },	 /* thread_state.next */
-		{ 20, 23, 56 },	 /* thread_state.current_frame */
-		{ 21, 24, 136 }, /* thread_state.thread_id */
-		{ 26, 29, 8 },	 /* interpreter_frame.previous */
-		{ 27, 30, 0 },	 /* interpreter_frame.executable */
-		{ 28, 31, 56 },	 /* interpreter_frame.instr_ptr */
-		{ 30, 33, 70 },	 /* interpreter_frame.owner */
-		{ 32, 37, 112 }, /* code_object.filename */
-		{ 34, 39, 128 }, /* code_object.qualname */
-		{ 35, 40, 136 }, /* code_object.linetable */
-		{ 36, 41, 68 },	 /* code_object.firstlineno */
-		{ 40, 45, 192 }, /* code_object.co_code_adaptive */
-		{ 67, 77, 40 },	 /* unicode_object.asciiobject_size */
+		{ 2, 2, 2, 0x800 },  /* runtime_state.interpreters_head */
+		{ 6, 6, 6, 72 },     /* interpreter_state.threads_head */
+		{ 18, 21, 21, 8 },   /* thread_state.next */
+		{ 20, 23, 23, 56 },  /* thread_state.current_frame */
+		{ 21, 24, 27, 136 }, /* thread_state.thread_id */
+		{ 26, 29, 37, 8 },   /* interpreter_frame.previous */
+		{ 27, 30, 38, 0 },   /* interpreter_frame.executable */
+		{ 28, 31, 39, 56 },  /* interpreter_frame.instr_ptr */
+		{ 30, 0, 0, 70 },    /* interpreter_frame.owner */
+		{ 0, 33, 41, 74 },   /* the same, behind the stack pointer */
+		{ 32, 37, 45, 112 }, /* code_object.filename */
+		{ 34, 39, 47, 128 }, /* code_object.qualname */
+		{ 35, 40, 48, 136 }, /* code_object.linetable */
+		{ 36, 41, 49, 68 },  /* code_object.firstlineno */
+		{ 40, 45, 53, 192 }, /* code_object.co_code_adaptive */
+		{ 67, 77, 89, 40 },  /* unicode_object.asciiobject_size */
 	};
 	const uint64_t head[] = { (uint64_t)version << 16 };
 
@@ -94,9 +96,13 @@ static inline int image_layout(uint16_t version, uint8_t bytes[CPYTHON_OFFSETS_M
 	}
 	memcpy(bytes, "xdebugpy", 8);
 	memcpy(bytes + 8, head, sizeof(head));
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		memcpy(bytes + 24 + 8 * (version == 0x30d ? numbers[i].in_13 : numbers[i].in_14),
-		       &numbers[i].value, sizeof(numbers[i].value));
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		uint8_t at = version == 0x30d	? numbers[i].in_13
+			     : version == 0x30e ? numbers[i].in_14
+						: numbers[i].in_15;
+
+		memcpy(bytes + 24 + 8 * at, &numbers[i].value, sizeof(numbers[i].value));
+	}
 	return cpython_layout_read(bytes, CPYTHON_OFFSETS_MAX, out);
 }
 

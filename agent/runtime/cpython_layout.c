@@ -43,7 +43,7 @@ static const struct cpython_layout layouts[] = {
 	{ .version = 0x030d, .entry = CPYTHON_SHIM, .current = NONE, .cframe_frame = NONE, .f_entry = NONE,
 	  .str_kind_bit = 2 },
 	{ .version = 0x030e, .entry = CPYTHON_SHIM, .current = NONE, .cframe_frame = NONE, .f_entry = NONE,
-	  .str_kind_bit = 16, .code_tags = 3 },
+	  .str_kind_bit = 2, .code_tags = 3 },
 };
 
 /* Which of the numbers of _Py_DebugOffsets behind its first three words an offset is. */
@@ -115,16 +115,48 @@ static uint16_t most(uint16_t a, uint16_t b)
 	return a > b ? a : b;
 }
 
+/* Words of a frame, by their offsets: from the first to the last. */
+struct span {
+	uint16_t first, last;
+};
+
+/* Return a span with the word in which a field is, if there is such a field. */
+static struct span with(struct span span, uint16_t field)
+{
+	uint16_t word = field & 0xfff8;
+
+	return field == NONE ? span
+			     : (struct span){ least(span.first, word), most(span.last, word) };
+}
+
+/* Where a frame says how far it has come, and how it was entered. */
+static struct span state_of(const struct cpython_layout *l)
+{
+	uint16_t word = l->f_instr & 0xfff8;
+
+	return with(with((struct span){ word, word }, l->f_owner), l->f_entry);
+}
+
+/* The code and the caller of a frame. */
+static struct span links_of(const struct cpython_layout *l)
+{
+	return (struct span){ least(l->f_code, l->f_previous), most(l->f_code, l->f_previous) };
+}
+
+static struct span joined(struct span a, struct span b)
+{
+	return (struct span){ least(a.first, b.first), most(a.last, b.last) };
+}
+
 /*
  * Return whether offsets that a process says are possible: a str has its state before its characters, and what
  * the plan copies of a frame is one piece.
  */
 static bool is_sound(const struct cpython_layout *l)
 {
-	uint16_t low = least(least(l->f_code, l->f_previous), l->f_instr),
-		 high = most(most(l->f_code, l->f_previous), l->f_instr);
+	struct span all = joined(state_of(l), links_of(l));
 
-	return l->str_ascii >= CPYTHON_STR_HEAD && high - low <= (int)PLAN_PIECE_MAX - 16;
+	return l->str_ascii >= CPYTHON_STR_HEAD && all.last - all.first <= (int)PLAN_PIECE_MAX - 16;
 }
 
 int cpython_layout_read(const uint8_t *bytes, size_t size, struct cpython_layout *out)
@@ -219,8 +251,7 @@ void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan 
 {
 	struct plan_op *op, *found = NULL, *none[3], *listed;
 	uint32_t loop, stop;
-	uint16_t near_code = least(l->f_code, l->f_previous),
-		 far_code = most(l->f_code, l->f_previous);
+	struct span state = state_of(l), links = links_of(l);
 	size_t n_none = 0;
 
 	*plan = (struct plan){ .n = 0 };
@@ -254,12 +285,12 @@ void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan 
 		jump(none[i], PLAN_ZERO, PLAN_R1, 0, stop);
 	/* Each frame: in one piece if its fields are near each other, and what tells its code object. */
 	loop = plan->n;
-	if (l->f_instr > far_code + 24 || near_code > l->f_instr + 24) {
-		(void)copy(plan, PLAN_R1, l->f_instr & 0xfff8, (uint16_t)(l->f_instr + 8));
-		op = copy(plan, PLAN_R1, near_code, far_code);
+	if (state.first > links.last + 24 || links.first > state.last + 24) {
+		(void)copy(plan, PLAN_R1, state.first, state.last);
+		op = copy(plan, PLAN_R1, links.first, links.last);
 	} else {
-		op = copy(plan, PLAN_R1, least(near_code, l->f_instr),
-			  most(far_code, (uint16_t)(l->f_instr + 8)));
+		state = joined(state, links);
+		op = copy(plan, PLAN_R1, state.first, state.last);
 	}
 	op->near = NEAR_FRAMES;
 	load(op, l->f_code, PLAN_R2, l->f_previous, PLAN_R1);

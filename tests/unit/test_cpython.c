@@ -389,8 +389,16 @@ static void test_offsets_that_a_version_says(void)
 	value = 20000;
 	memcpy(bytes + 24 + (size_t)27 * 8, &value, 8);
 	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -EBADMSG, "a frame of 20,000 bytes");
+	value = 216;
+	memcpy(bytes + 24 + (size_t)27 * 8, &value, 8);
+	value = 20000;
+	memcpy(bytes + 24 + (size_t)30 * 8, &value, 8);
+	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -EBADMSG, "an owner far away");
 	bytes[16] = 1;
 	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -ENOTSUP, "without the GIL");
+	bytes[16] = 0;
+	bytes[10] = 0x10;
+	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -ENOTSUP, "3.16");
 	CHECK(cpython_layout_read(bytes, 100, &l) < 0, "short");
 	bytes[0] = 'y';
 	CHECK(cpython_layout_read(bytes, sizeof(bytes), &l) == -EBADMSG, "no offsets");
