@@ -14,7 +14,7 @@
 static const struct {
 	const char *program, *language, *help;
 } kinds[RUNTIME_KINDS] = {
-	{ "python", "Python", "those of 3.8 to 3.14 are, but for builds without the GIL" },
+	{ "python", "Python", "those of 3.8 to 3.15 are, but for builds without the GIL" },
 	{ "node", "JavaScript", "node writes names with --perf-basic-prof" },
 	{ "nodejs", "JavaScript", "node writes names with --perf-basic-prof" },
 	{ "ruby", "Ruby", "those of 3.1 are" },

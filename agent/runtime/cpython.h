@@ -1,4 +1,4 @@
-/* agent/runtime/cpython.h: frames of Python code that CPython 3.8 to 3.14 interprets. */
+/* agent/runtime/cpython.h: frames of Python code that CPython 3.8 to 3.15 interprets. */
 #ifndef AGENT_RUNTIME_CPYTHON_H
 #define AGENT_RUNTIME_CPYTHON_H
 

@@ -44,6 +44,8 @@ static const struct cpython_layout layouts[] = {
 	  .str_kind_bit = 2 },
 	{ .version = 0x030e, .entry = CPYTHON_SHIM, .current = NONE, .cframe_frame = NONE, .f_entry = NONE,
 	  .str_kind_bit = 2, .code_tags = 3 },
+	{ .version = 0x030f, .entry = CPYTHON_SHIM, .current = NONE, .cframe_frame = NONE, .f_entry = NONE,
+	  .str_kind_bit = 2, .code_tags = 3 },
 };
 
 /* Which of the numbers of _Py_DebugOffsets behind its first three words an offset is. */
@@ -62,6 +64,10 @@ static const struct numbers {
 	  .f_previous = 29, .f_code = 30, .f_instr = 31, .f_owner = 33,
 	  .c_file = 37, .c_name = 39, .c_lines = 40, .c_first_line = 41, .c_code = 45,
 	  .str_ascii = 77 },
+	{ .version = 0x030f, .interpreters = 2, .threads = 6, .next_thread = 21, .frame = 23, .thread_id = 27,
+	  .f_previous = 37, .f_code = 38, .f_instr = 39, .f_owner = 41,
+	  .c_file = 45, .c_name = 47, .c_lines = 48, .c_first_line = 49, .c_code = 53,
+	  .str_ascii = 89 },
 };
 /* clang-format on */
 

@@ -31,12 +31,14 @@ static void change(struct image *image, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint16_t versions[] = { 0x308, 0x309, 0x30a, 0x30b, 0x30c, 0x30d, 0x30e };
+	static const uint16_t versions[] = {
+		0x308, 0x309, 0x30a, 0x30b, 0x30c, 0x30d, 0x30e, 0x30f
+	};
 	static struct image image;
 	static struct image_slices slices;
 	static struct runtime_put put[RUNTIME_PUT_MAX];
 	uint8_t how = size ? data[0] : 0;
-	uint16_t version = versions[(how & 0x3f) % 7];
+	uint16_t version = versions[(how & 0x3f) % 8];
 	char path[] = "python3.xx";
 	struct module module = { .kind = MODULE_FILE, .path = path };
 	struct runtime_file file = { .module = &module, .exports = { IMAGE_BASE } };

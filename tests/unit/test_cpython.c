@@ -96,7 +96,9 @@ static const char *decoded(uint16_t version, uint32_t most)
 
 static void test_every_version(void)
 {
-	static const uint16_t versions[] = { 0x308, 0x309, 0x30a, 0x30b, 0x30c, 0x30d, 0x30e };
+	static const uint16_t versions[] = {
+		0x308, 0x309, 0x30a, 0x30b, 0x30c, 0x30d, 0x30e, 0x30f
+	};
 
 	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
 		uint8_t offsets[CPYTHON_OFFSETS_MAX];
