@@ -292,7 +292,7 @@ void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan 
 	/* Each frame: in one piece if its fields are near each other, and what tells its code object. */
 	loop = plan->n;
 	if (state.first > links.last + 24 || links.first > state.last + 24) {
-		(void)copy(plan, PLAN_R1, state.first, state.last);
+		copy(plan, PLAN_R1, state.first, state.last)->near = NEAR_FRAMES;
 		op = copy(plan, PLAN_R1, links.first, links.last);
 	} else {
 		state = joined(state, links);
