@@ -1,17 +1,27 @@
 #!/usr/bin/env bash
 # Tests frames of Python code: a program computes in places that it knows; at least 95 of 100 samples must have its
 # own stack, function by function and line by line. Debian's Python, and those of pyenv if there are any.
+#   PYTHON  another one instead, from 3.11 on (default /usr/bin/python3)
+#   ROOT    the root directory in which that one runs: a release of Debian that was unpacked there (default: this one)
 set -u
 . tests/wait.sh
-dir=$BUILD/live/cpython offwind=$PWD/$BUILD/offwind source=$PWD/tests/live/cpython
+dir=$BUILD/live/cpython offwind=$PWD/$BUILD/offwind source=$PWD/tests/live/cpython root=${ROOT:+$(realpath "$ROOT")}
 rm -rf "$dir"; mkdir -p "$dir"
 dir=$(realpath "$dir")
 export HOME=$dir
 failures=0
 fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
-debian=/usr/bin/python3
-[ -x $debian ] || { echo "no $debian"; exit 77; }
-python3() { $debian "$@"; }
+file=$root${PYTHON:-/usr/bin/python3}
+[ -x "$file" ] || { echo "no $file"; exit 77; }
+debian=${PYTHON:-/usr/bin/python3}
+if [ "$root" ]; then
+	# The programs have the same names inside and outside.
+	rm -rf "${root:?}$dir"; mkdir -p "$root$dir"
+	trap 'rm -rf "${root:?}$dir"' EXIT
+	debian="chroot $root $debian"
+fi
+cp "$source/stacks.py" "$source/hostile.py" "$root$dir"
+python3() { /usr/bin/python3 "$@"; }
 
 # $1 what, $2 the least part, rest: recording's options, --, the command that writes its stacks
 compare() {
@@ -28,29 +38,29 @@ compare() {
 }
 
 echo "== the stacks that a program knows"
-compare "Debian's python3" 0.95 -- $debian "$source/stacks.py" 3
+compare "$($debian -VV)" 0.95 -- $debian "$dir/stacks.py" 3
 cp "$dir/a.owc" "$dir/kept.owc"
 "$offwind" report -f folded "$dir/a.pb.gz" 2>/dev/null | sort >"$dir/live"
 "$offwind" unwind -f folded "$dir/a.owc" 2>/dev/null | sort >"$dir/later"
 [ "$(grep -c ';spin' "$dir/live")" -ge 10 ] || fail "a profile without frames: $(head -5 "$dir/live")"
 cmp -s "$dir/live" "$dir/later" || fail "live and later differ: $(diff "$dir/live" "$dir/later" | head -5)"
 # Another machine: without the interpreter's file, and without the store.
-unshare -m sh -c 'mount --bind /dev/null "$(realpath '$debian')" && exec "$0" unwind --no-cache -f folded "$1"' \
-	"$offwind" "$dir/a.owc" 2>"$dir/log" | sort >"$dir/away"
+unshare -m sh -c 'mount --bind /dev/null "$(realpath "$2")" && exec "$0" unwind --no-cache -f folded "$1"' \
+	"$offwind" "$dir/a.owc" "$file" 2>"$dir/log" | sort >"$dir/away"
 cmp -s "$dir/live" "$dir/away" || fail "another machine differs: $(diff "$dir/live" "$dir/away" | head -5)"
-compare "threads" 0.95 -- $debian "$source/stacks.py" 2 threads
+compare "threads" 0.95 -- $debian "$dir/stacks.py" 2 threads
 OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_multi,snprintf,reduced_btf \
-	compare "the programs for older kernels" 0.95 -- $debian "$source/stacks.py" 2
-for python in "${PYENV_ROOT:-$(getent passwd "$(id -u)" | cut -d: -f6)/.pyenv}"/versions/3.*/bin/python3.*[0-9]; do
+	compare "the programs for older kernels" 0.95 -- $debian "$dir/stacks.py" 2
+[ "${PYTHON:-}" ] || for python in "${PYENV_ROOT:-$(getent passwd "$(id -u)" | cut -d: -f6)/.pyenv}"/versions/3.*/bin/python3.*[0-9]; do
 	case $python in
-	*/python3.[89] | */python3.1[0-4]) compare "${python##*/}" 0.95 -- "$python" "$source/stacks.py" 2 ;;
+	*/python3.[89] | */python3.1[0-5]) compare "${python##*/}" 0.95 -- "$python" "$dir/stacks.py" 2 ;;
 	esac
 done
 
 echo "== a whole system"
 "$offwind" record -a -F 499 --raw="$dir/b.owc" -o "$dir/b.pb.gz" >"$dir/log" 2>&1 & recorder=$!
 until [ -s "$dir/b.owc" ] || ! kill -0 $recorder 2>/dev/null; do sleep 0.05; done
-$debian "$source/stacks.py" 2 >"$dir/b.stacks"
+$debian "$dir/stacks.py" 2 >"$dir/b.stacks"
 kill -INT $recorder
 wait $recorder || fail "record -a: $(cat "$dir/log")"
 "$offwind" unwind -f jsonl "$dir/b.owc" >"$dir/b.jsonl" 2>/dev/null
@@ -58,27 +68,27 @@ python3 "$source/compare.py" "$dir/b.jsonl" "$dir/b.stacks" 0.95 || fail "record
 
 echo "== the daemon, and a program that ran before it"
 printf '[server]\nrecord = any\n[record]\nrotate = 1\nevent = cpu-clock\nfreq = 199\n' >"$dir/conf"
-$debian "$source/stacks.py" 200 >/dev/null & program=$!
+$debian "$dir/stacks.py" 200 >/dev/null & program=$!
 "$offwind" daemon --config "$dir/conf" --db "$dir/o.db" --listen "unix:$dir/socket" >"$dir/log" 2>&1 & daemon=$!
 windows() { sqlite3 -cmd ".timeout 10000" "$dir/o-history.db" 'SELECT count(*) FROM windows' 2>/dev/null || echo 0; }
 # Until the program has samples in four windows, and enough of them, however busy the machine is.
 has_windows() { [ "$(windows)" -ge 4 ] && [ "$(sampled)" -ge 150 ]; }
 sampled() { "$offwind" query top --url "unix:$dir/socket" --label "pid=$program" --json 2>>"$dir/log" | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])' 2>>"$dir/log" || echo 0; }
 until_or_dead $daemon has_windows || fail "the daemon: $(tail -n 5 "$dir/log")"
-"$offwind" query profile --url "unix:$dir/socket" --label comm=python3 --format folded -o "$dir/shown" 2>>"$dir/log" &&
-	"$offwind" query profile --url "unix:$dir/socket" --label comm=python3 --hide-interpreters --format folded -o "$dir/hidden" 2>>"$dir/log" || fail "query"
-grep -q '_PyEval_EvalFrameDefault.*;main;all_places' "$dir/shown" && grep -q ';main;all_places' "$dir/hidden" &&
-	! grep ';main;all_places' "$dir/hidden" | grep -q _PyEval_EvalFrameDefault || fail "query --hide-interpreters: $(head -3 "$dir/hidden")"
+"$offwind" query profile --url "unix:$dir/socket" --label "pid=$program" --format folded -o "$dir/shown" 2>>"$dir/log" &&
+	"$offwind" query profile --url "unix:$dir/socket" --label "pid=$program" --hide-interpreters --format folded -o "$dir/hidden" 2>>"$dir/log" || fail "query"
+grep -q 'PyEval_Eval.*;main;all_places' "$dir/shown" && grep -q ';main;all_places' "$dir/hidden" &&
+	! grep ';main;all_places' "$dir/hidden" | grep -q PyEval_Eval || fail "query --hide-interpreters: $(head -3 "$dir/hidden")"
 kill $daemon $program
 wait $daemon 2>/dev/null
 # In the first window the daemon meets the program, whose plan is made then.
 met=$(sqlite3 "$dir/o-history.db" 'SELECT end_ns / 1000000000.0 FROM windows ORDER BY id LIMIT 1')
-"$offwind" report --from "@$met" --comm python3 --label "pid=$program" -f folded "$dir/o-history.db" 2>>"$dir/log" >"$dir/folded"
+"$offwind" report --from "@$met" --label "pid=$program" -f folded "$dir/o-history.db" 2>>"$dir/log" >"$dir/folded"
 awk '{ n += $NF } /<module>;main;all_places/ { good += $NF } END { print n + 0, "samples in the history,", good + 0, "of them with all frames"; exit !(n >= 50 && good >= 0.95 * n) }' "$dir/folded" ||
 	fail "the daemon: $(grep -v '<module>;main;all_places' "$dir/folded" | head -5; tail -5 "$dir/log")"
 
 echo "== code that is gone when it is looked at has no wrong names"
-compare "freed" 0 -- $debian "$source/stacks.py" 2 freed
+compare "freed" 0 -- $debian "$dir/stacks.py" 2 freed
 python3 - "$dir/a.jsonl" "$dir/a.stacks" <<'PY' || fail "wrong names"
 import json, sys
 known = {frame[0] for line in open(sys.argv[2]) for frame in json.loads(line)} | {"[unknown]"}
@@ -92,7 +102,7 @@ PY
 
 echo "== chains that lead nowhere"
 for what in $($debian -c 'import sys; print("cycle wild kernel code" if sys.version_info[:2] == (3, 11) else "")'); do
-	"$offwind" record -q -F 499 --raw="$dir/h.owc" -o "$dir/h.pb.gz" -- $debian "$source/hostile.py" "$what" 1 >"$dir/log" 2>&1 ||
+	"$offwind" record -q -F 499 --raw="$dir/h.owc" -o "$dir/h.pb.gz" -- $debian "$dir/hostile.py" "$what" 1 >"$dir/log" 2>&1 ||
 		fail "$what: $(cat "$dir/log")"
 	"$offwind" unwind -f jsonl "$dir/h.owc" 2>/dev/null >"$dir/h.jsonl"
 	n=$(python3 - "$dir/h.jsonl" <<-'PY'
@@ -108,7 +118,7 @@ for what in $($debian -c 'import sys; print("cycle wild kernel code" if sys.vers
 done
 
 echo "== a core"
-cat >"$dir/waits.py" <<'PY'
+cat >"$root$dir/waits.py" <<'PY'
 # Says which functions run on which lines, and waits there; a second thread does, too.
 import signal, sys, threading
 def stack(frame):
@@ -132,7 +142,7 @@ kill $program
 "$offwind" unwind -q -f jsonl "$dir/core.$program" 2>"$dir/log" >"$dir/core.jsonl" || fail "a core: $(cat "$dir/log")"
 python3 - "$dir/core.jsonl" "$dir/waits.said" <<'PY' || fail "frames of a core"
 import json, sys
-stacks = [[f"{f['function']}:{f['line']}" for f in json.loads(line)["frames"] if f["module"] == "[cpython]"] for line in open(sys.argv[1], encoding="utf-8")]
+stacks = [[f"{f['function']}:{f.get('line')}" for f in json.loads(line)["frames"] if f["module"] == "[cpython]"] for line in open(sys.argv[1], encoding="utf-8")]
 want = open(sys.argv[2]).read().split()
 print(len(stacks), "threads,", len(want), "frames of the one that said so")
 sys.exit(0 if want in stacks and any("second:13" in s for s in stacks) else f"{want} is not in {stacks}")
@@ -148,10 +158,10 @@ PY
 "$offwind" explain --sample "$n" "$dir/kept.owc" >"$dir/explained" 2>/dev/null
 grep -qE '^#[0-9]+ +0x[0-9a-f]{16} deep /.*stacks.py:[0-9]+ \(\[cpython\]\)$' "$dir/explained" || fail "explain: $(head -30 "$dir/explained")"
 "$offwind" report --module '\[cpython\]' "$dir/a.pb.gz" | grep -q spin || fail "--module"
-"$offwind" report -f folded "$dir/a.pb.gz" | grep -q '_PyEval_EvalFrameDefault' || fail "the interpreter's own functions"
+"$offwind" report -f folded "$dir/a.pb.gz" | grep -q 'PyEval_Eval' || fail "the interpreter's own functions"
 "$offwind" report --hide-interpreters -f folded "$dir/a.pb.gz" >"$dir/hidden"
 grep -q ';main;all_places;.*spin' "$dir/hidden" || fail "--hide-interpreters: $(head -3 "$dir/hidden")"
-! grep ';spin.*_PyEval_EvalFrameDefault\|_PyEval_EvalFrameDefault.*;spin' "$dir/hidden" || fail "--hide-interpreters leaves some"
+! grep ';spin.*PyEval_Eval\|PyEval_Eval.*;spin' "$dir/hidden" || fail "--hide-interpreters leaves some"
 "$offwind" report -f firefox "$dir/a.pb.gz" | grep -q '"Interpreted"' || fail "Firefox's category"
 
 [ $failures = 0 ]
