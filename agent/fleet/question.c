@@ -58,8 +58,8 @@ static int find_type(struct fleet *f, const struct http_request *r, struct http_
 
 struct batches { /* that a range of time has */
 	uint64_t n, slot_s, first_s, last_s;
-	uint64_t ends; /* the sum of the times when they ended */
-	bool twice;    /* some are there twice: rows must be merged before they are added up */
+	uint64_t ends; /* the sum of the times when they ended; not if some are there twice */
+	bool twice;    /* some are: rows must be merged before they are added up */
 };
 
 static int find_batches(struct fleet *f, struct http_reply *reply, const struct api_range *range,
@@ -84,7 +84,7 @@ static int find_batches(struct fleet *f, struct http_reply *reply, const struct 
 					 .slot_s = uw_bytes_u64(&b),
 					 .first_s = uw_bytes_u64(&b),
 					 .last_s = uw_bytes_u64(&b) };
-		out->twice = uw_bytes_u64(&b) > 1;
+		out->twice = uw_bytes_u64(&b) > out->n;
 		out->ends = uw_bytes_u64(&b);
 		/* A slot is at most a day; times have 32 bits. */
 		if (b.err || out->slot_s > 86400 || out->first_s > UINT32_MAX ||

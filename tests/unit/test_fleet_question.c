@@ -91,12 +91,12 @@ static int answer(void *ctx, const char *sql, const struct fleet_ids *ids, char 
 		put_text(&reply, "cpu");
 		put_text(&reply, "nanoseconds");
 		put_text(&reply, "samples");
-	} else if (strstr(sql, "max(until)") || strstr(sql, "max(slot)")) {
+	} else if (strstr(sql, "uniqExact(host")) {
 		put(&reply, s->n_batches, 8);
 		put(&reply, 300, 8);
 		put(&reply, START, 8);
 		put(&reply, START + 7200, 8);
-		put(&reply, s->times, 8);
+		put(&reply, s->n_batches * s->times, 8);
 		put(&reply, s->ends, 8);
 	} else if (strstr(sql, "system.tables")) {
 		put(&reply, s->has_sums, 8);
