@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the image and the Kubernetes manifest: the manifest has the rights of deploy/offwind.service and no more,
-# and the image has what the program needs.  Neither docker nor Kubernetes is needed.
+# Tests the image and the Kubernetes manifests: the daemon's has the rights of deploy/offwind.service and no more, that of the fleet's
+# store names the shards that it makes, and the image has what the program needs.  Neither docker nor Kubernetes is needed.
 set -u
 python3 -c 'import yaml' 2>/dev/null || { echo "needs python3-yaml"; exit 77; }
 dir=$(mktemp -d)
@@ -11,6 +11,7 @@ make -s --eval 'show: ; @echo $(LOADED_PACKAGES)' show >"$dir/loaded"
 ldd "$BUILD/offwind" | grep -o '/[^ ]*' | while read -r l; do dpkg -S "$(realpath "$l")" "$l" 2>/dev/null | head -n 1 | cut -d: -f1; done | sort -u >"$dir/linked"
 python3 - "$dir" "$BUILD/offwind" <<'P'
 import copy, glob, os, re, subprocess, sys
+import xml.etree.ElementTree
 import yaml
 
 stage, program = sys.argv[1] + '/stage', sys.argv[2]
@@ -139,10 +140,45 @@ def check_dockerfile(text, loaded, linked):
         yield 'a user who cannot record'
 
 
+def check_store(documents, daemon):
+    by_kind = {d['kind']: d for d in documents}
+    if sorted(by_kind) != ['ConfigMap', 'Service', 'StatefulSet'] or len(documents) != 3:
+        yield 'the kinds of the store are %s' % sorted(by_kind)
+        return
+    config, service, servers = by_kind['ConfigMap'], by_kind['Service'], by_kind['StatefulSet']
+    if any(d['metadata']['namespace'] != 'offwind' for d in documents):
+        yield 'namespaces of the store'
+    labels = servers['spec']['template']['metadata']['labels']
+    if servers['spec']['selector']['matchLabels'] != labels or service['spec']['selector'] != labels:
+        yield 'the selectors of the store do not select its pods'
+    # Pods have names only below a service without an address of its own.
+    name = service['metadata']['name']
+    if service['spec'].get('clusterIP') != 'None' or servers['spec']['serviceName'] != name:
+        yield 'pods of the store have no names'
+    pods = ['%s-%d.%s' % (servers['metadata']['name'], i, name) for i in range(servers['spec']['replicas'])]
+    container = servers['spec']['template']['spec']['containers'][0]
+    ports = {p['name']: p['port'] for p in service['spec']['ports']}
+    if ports != {p['name']: p['containerPort'] for p in container['ports']}:
+        yield 'ports of the store'
+    fleet = xml.etree.ElementTree.fromstring(config['data']['fleet.xml']).find('remote_servers/fleet')
+    if [(r.findtext('host'), r.findtext('port')) for r in fleet.findall('shard/replica')] != [(p, str(ports['native'])) for p in pods]:
+        yield 'the shards are not the pods'
+    urls = re.search(r'^ *# url = (\S+)$', daemon, re.M)
+    if not urls or urls[1].split(',') != ['http://%s.offwind.svc:%d' % (p, ports['http']) for p in pods]:
+        yield 'hosts send to other servers'
+    mounts = {m['name']: m for m in container['volumeMounts']}
+    volumes = {v['name']: v['configMap']['name'] for v in servers['spec']['template']['spec']['volumes']}
+    if volumes != {'settings': config['metadata']['name']} or mounts['settings']['subPath'] not in config['data']:
+        yield 'the settings of the store'
+    if [c['metadata']['name'] for c in servers['spec']['volumeClaimTemplates']] != ['data'] or mounts['data']['mountPath'] != '/var/lib/clickhouse':
+        yield 'the store has no disk of its own'
+
+
 documents = list(yaml.safe_load_all(read('deploy/kubernetes.yaml')))
+store = list(yaml.safe_load_all(read('deploy/kubernetes-clickhouse.yaml')))
 unit, dockerfile = read('deploy/offwind.service'), read('deploy/Dockerfile')
 pages = {p: read(p) for p in ('docs/security.md', 'docs/api.md')}
-faults = list(check_manifest(documents, unit, dockerfile, pages)) + list(check_dockerfile(dockerfile, loaded, linked))
+faults = list(check_manifest(documents, unit, dockerfile, pages)) + list(check_dockerfile(dockerfile, loaded, linked)) + list(check_store(store, read('deploy/kubernetes.yaml')))
 
 # Each of these changes is a new fault.
 def changed(change):
@@ -168,11 +204,21 @@ for name, change in {
         'another request': lambda pod, c, r: c['readinessProbe']['exec'].update(command=['offwind-probe', '/ready'])}.items():
     if not set(changed(change)) - set(faults):
         faults.append('the check does not see: ' + name)
+for name, change in {
+        'a shard that no other knows': lambda s: s['StatefulSet']['spec'].update(replicas=3),
+        'pods without names': lambda s: s['Service']['spec'].pop('clusterIP'),
+        'another port': lambda s: s['Service']['spec']['ports'][0].update(port=8124),
+        'other pods': lambda s: s['Service']['spec'].update(selector={'app.kubernetes.io/name': 'x'}),
+        'settings that are not there': lambda s: s['ConfigMap']['metadata'].update(name='x')}.items():
+    other = copy.deepcopy(store)
+    change({d['kind']: d for d in other})
+    if not set(check_store(other, read('deploy/kubernetes.yaml'))) - set(faults):
+        faults.append('the check of the store does not see: ' + name)
 if not set(check_manifest(documents, unit.replace(' CAP_KILL', ''), dockerfile, pages)) - set(faults):
     faults.append('the check does not see that the unit has a capability less')
 for old, new in ('libmicrohttpd12', 'libmicrohttpd12 curl'), ('libdebuginfod1 ', ''), ('make deps', 'make all'), ('/stage/usr/bin', '/stage/usr/sbin'), ('CMD ["daemon"]', 'USER nobody\nCMD ["daemon"]'):
     if dockerfile.count(old) < 1 or not set(check_dockerfile(dockerfile.replace(old, new), loaded, linked)) - set(faults):
         faults.append('the check does not see %s in place of %s' % (new, old))
-print('\n'.join(faults) if faults else 'the manifest and the image agree with the unit and the Makefile')
+print('\n'.join(faults) if faults else 'the manifests and the image agree with the unit and the Makefile')
 sys.exit(bool(faults))
 P
