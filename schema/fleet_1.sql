@@ -37,12 +37,12 @@ ORDER BY (type, hour, stack, host)
 AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows
 FROM samples GROUP BY type, hour, stack, host;
 
--- Stacks, the innermost frame first. stack is a hash over the frames. A host sends a stack again on each day that it has
+-- Stacks, the innermost frame first. stack is a hash over the frames. A stack is sent again on each day that a host has
 -- samples of it, so those of an old day can be deleted with its samples.
 CREATE TABLE IF NOT EXISTS stacks (
 	stack UInt64,
 	frames Array(UInt64), -- names.frame
-	day Date DEFAULT today() -- when a host sent it last
+	day Date DEFAULT today() -- when it was sent last
 ) ENGINE = ReplacingMergeTree(day) ORDER BY stack;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS stacks_by_frame ENGINE = ReplacingMergeTree(day) ORDER BY (frame, stack)

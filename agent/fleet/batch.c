@@ -3,6 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/hash.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <nettle/sha2.h>
@@ -640,6 +641,61 @@ int batch_add(struct batch *b, const struct batch_window *w)
 }
 
 /* ---- what is sent --------------------------------------------------------------------------- */
+
+const uint64_t *batch_stacks(const struct batch *b, size_t *n)
+{
+	*n = b->sending[BATCH_STACKS].n;
+	return b->sending[BATCH_STACKS].ids;
+}
+
+/* Return a number of a column of 64 bits. */
+static uint64_t number_at(const struct block_bytes *column, size_t i)
+{
+	return uw_bytes_little_n(column->bytes + 8 * i, 8);
+}
+
+/* Add the rows of stacks but those of some ids to another block. */
+static void copy_stacks(const struct block *from, const struct ids *without, struct block *to)
+{
+	const struct block_column *frames = &from->columns[1];
+	uint64_t begin = 0, end;
+
+	for (size_t i = 0; i < from->n_rows; i++, begin = end) {
+		uint64_t stack = number_at(&from->columns[0].values, i);
+
+		end = number_at(&frames->ends, i);
+		if (ids_have(without, stack))
+			continue;
+		block_u64(to, 0, stack);
+		for (uint64_t k = begin; k < end; k++)
+			block_u64(to, 1, number_at(&frames->values, k));
+		block_array(to, 1, end - begin);
+		block_row(to);
+	}
+}
+
+int batch_leave_out(struct batch *b, const void *ids, size_t size)
+{
+	struct block *from = &b->blocks[BATCH_STACKS], left;
+	struct ids there = { .n = 0 };
+	int err = from->err;
+
+	for (size_t at = 0; !err && size - at >= 8; at += 8)
+		err = ids_add(&there, uw_bytes_little_n((const uint8_t *)ids + at, 8));
+	block_init(&left, from->table, batch_columns(BATCH_STACKS));
+	if (!err && there.n)
+		copy_stacks(from, &there, &left);
+	if (!err)
+		err = left.err;
+	if (!err && there.n) {
+		block_fini(from);
+		*from = left;
+	} else {
+		block_fini(&left);
+	}
+	ids_fini(&there);
+	return err;
+}
 
 static int compare_rows(const void *a, const void *b) /* for qsort */
 {

@@ -4,7 +4,7 @@
  * The windows of one slot of time are a batch: samples of one stack with the same labels become one row.
  * A row names stacks, labels and types by hashes, which are the same on every host, so that what a server has
  * already is not sent again: the ids of what was sent are remembered, as far as a limit allows, and those of stacks
- * until the next day.
+ * until the next day. Which stacks a server has of other hosts, it can be asked (batch_leave_out).
  *
  * The same windows give the same rows in the same order. All rows of the table samples are one block, which the
  * server inserts as a whole or not at all.
@@ -70,6 +70,13 @@ uint32_t batch_time(const struct batch *batch);
  * to send. -ENOMEM.
  */
 int batch_block(struct batch *batch, enum batch_table table, const struct block **out);
+/* Return the ids of the stacks whose rows are to be sent, which are borrowed until the next call for this batch. */
+const uint64_t *batch_stacks(const struct batch *batch, size_t *n);
+/*
+ * The server has stacks with these ids, each 8 bytes, the lowest first: leave their rows out. -ENOMEM: then they are still
+ * there.
+ */
+int batch_leave_out(struct batch *batch, const void *ids, size_t size);
 /*
  * The server has a batch of the slot that begins then. Only a batch of an older slot, or of the same one, needs a number
  * of its own: the clock was set back, or the slot had too much for one batch.

@@ -21,7 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOT_S = 300, GZIP_LEVEL = 1 };
+/* A query has at most 256 KiB, and an id 20 digits. */
+enum { SLOT_S = 300, GZIP_LEVEL = 1, STACKS_AT_ONCE = 8192 };
 /* How far back it is looked for the host's last batch. */
 #define LOOK_BACK_S (UINT64_C(40) * 86400)
 
@@ -185,6 +186,43 @@ static bool server_has(const struct clickhouse *c, uint64_t id, uint64_t end_ns)
 	return end_ns <= c->until_ns && id <= c->last_id;
 }
 
+/* Ask which of these stacks the server has, and leave them out of the batch. Return false if it cannot be asked. */
+static bool leave_out(struct clickhouse *c, const uint64_t *ids, size_t n)
+{
+	struct send_report ignored = { .text = "" };
+	struct post_reply reply = { .status = 0 };
+	char *sql = NULL;
+	size_t size;
+	FILE *out = open_memstream(&sql, &size);
+	bool done = false;
+
+	if (!out)
+		return false;
+	(void)fputs("SELECT DISTINCT stack FROM stacks WHERE day = today() AND stack IN (", out);
+	for (size_t i = 0; i < n; i++)
+		(void)fprintf(out, "%s%" PRIu64, i ? "," : "", ids[i]);
+	(void)fputs(") FORMAT RowBinary", out);
+	if (!fclose(out))
+		done = request(c, "", sql, NULL, 0, &reply, &ignored) == SEND_DONE &&
+		       reply.size % 8 == 0 && !batch_leave_out(c->batch, reply.body, reply.size);
+	free(sql);
+	return done;
+}
+
+/*
+ * Leave out the stacks that the server got today, of this host before the daemon was started again, or of other hosts:
+ * their frames are much larger than the question. Where it cannot be answered, as by tables of an older version, all are sent.
+ */
+static void leave_out_stacks(struct clickhouse *c)
+{
+	size_t n;
+	const uint64_t *ids = batch_stacks(c->batch, &n);
+
+	for (size_t i = 0; i < n; i += STACKS_AT_ONCE)
+		if (!leave_out(c, ids + i, n - i < STACKS_AT_ONCE ? n - i : STACKS_AT_ONCE))
+			return;
+}
+
 /* Insert the rows of one table. */
 static enum send_outcome insert(struct clickhouse *c, enum batch_table table,
 				struct send_report *report)
@@ -239,6 +277,7 @@ static enum send_outcome flush(struct clickhouse *c, const char *host, struct se
 		return SEND_AGAIN;
 	}
 	if (outcome == SEND_DONE && !server_has(c, batch_last(c->batch), batch_until(c->batch))) {
+		leave_out_stacks(c);
 		/* What rows refer to goes first; when the samples are there, all is. */
 		for (size_t i = 0; i < BATCH_TABLES && outcome == SEND_DONE; i++)
 			outcome = insert(c, (enum batch_table)i, report);

@@ -203,6 +203,16 @@ without() { clickhouse_ask 1 offwind "$1"; }
 [ "$(without "SELECT count() FROM (SELECT DISTINCT arrayJoin(frames) AS frame FROM stacks) WHERE frame NOT IN (SELECT frame FROM names)")" = 0 ] || fail "a new server does not get names that the old one had"
 [ "$(without "SELECT count() FROM samples WHERE type NOT IN (SELECT id FROM types) AND type != 0 OR type != 0 AND labels NOT IN (SELECT labels FROM label_sets)")" = 0 ] || fail "a new server does not get types or labels that the old one had"
 
+echo "== senders that begin anew do not send stacks that the server has"
+today=$(date -u +%F) stacks=$(grep -c stacks "$dir/proxied")
+[ "$stacks" -gt 0 ] || fail "no stacks were sent"
+before=$(without "SELECT count() FROM samples")
+must restart
+must "add $((windows / 6 + 5))"
+must "wait 200"
+[ "$(without "SELECT count() FROM samples")" -gt "$before" ] || fail "nothing comes any more"
+[ "$(date -u +%F)" != $today ] || [ "$(grep -c stacks "$dir/proxied")" = $stacks ] || fail "stacks are sent again that the server has"
+
 # A server of a newer version, with schema/fleet_2.sql, where npm's chdb is: 150 MB, which the tests do not fetch by themselves.
 #   npm install chdb && NODE_PATH=$PWD/node_modules tests/live/fleet.sh
 if node -e 'require("chdb")' 2>/dev/null; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # A proxy before a ClickHouse server that disturbs: each fourth INSERT is sent twice, of each fifth the reply is lost, each 23rd gets a page to
-# log in, and the server has nothing of it; and the eighth one of all is answered when its sender does not wait any more.
+# log in, and the server has nothing of it; and the eighth one of all is answered when its sender does not wait any more. The log has a line for each fault, and for each INSERT of stacks.
 #   usage: fleet_proxy.py PORT SERVER-PORT LOG
 import http.client
 import http.server
@@ -30,6 +30,8 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         with lock:
             number = count = count + ("INSERT" in self.path)
         insert = "INSERT" in self.path
+        if "INTO%20stacks%20" in self.path:
+            log.write("stacks\n")
         if insert and number % 23 == 0:
             log.write("page\n")
             return self.reply(200, b"<html>log in</html>")

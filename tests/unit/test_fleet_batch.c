@@ -187,6 +187,40 @@ static void test_stacks_are_sent_again_on_another_day(void)
 	stacks_free(s);
 }
 
+/* What the server has of other hosts is not sent, and is known from then on. */
+static void test_stacks_that_are_there_are_left_out(void)
+{
+	struct stacks *s = begin();
+	const uint32_t at[] = { location(s, "/bin/a", "aa", 0x10, "inner"),
+				location(s, "/bin/a", "aa", 0x20, "main") };
+	const struct batch_window w = window_of(s, 1, 0), later = window_of(s, 2, 300);
+	const struct block *block = NULL;
+	uint8_t there[2][8] = { { 1, 2, 3 } }; /* the first one was not asked for */
+	struct batch *b = NULL;
+	uint64_t second = 0;
+	size_t n = 0;
+
+	sample(s, at, 2, "prog", 4, 1);
+	sample(s, at + 1, 1, "prog", 4, 1);
+	CHECK(!batch_new(300, false, &b) && !batch_add(b, &w), "a batch");
+	CHECK(batch_stacks(b, &n) && n == 2, "two stacks");
+	if (n == 2) {
+		second = batch_stacks(b, &n)[1];
+		for (size_t i = 0; i < 8; i++)
+			there[1][i] = (uint8_t)(batch_stacks(b, &n)[0] >> (8 * i));
+	}
+	CHECK(!batch_leave_out(b, there, 0) && n_rows(b, BATCH_STACKS) == 2, "none is there");
+	CHECK(!batch_leave_out(b, there, sizeof(there)) && n_rows(b, BATCH_STACKS) == 1,
+	      "one is there");
+	CHECK(number(b, BATCH_STACKS, 0, 0) == second && !batch_block(b, BATCH_STACKS, &block) &&
+		      block->columns[1].n_elements == 1 && number(b, BATCH_SAMPLES, N, 1) == 1,
+	      "the other one has its own frame");
+	batch_sent(b);
+	CHECK(!batch_add(b, &later) && !n_rows(b, BATCH_STACKS), "both are known");
+	batch_free(b);
+	stacks_free(s);
+}
+
 static void test_insert_names_the_columns(void)
 {
 	static const char *const columns[] = { "stack", "UInt64", "day", "Date", NULL };
@@ -362,6 +396,7 @@ int main(void)
 	test_windows_of_a_slot_become_one_batch();
 	test_what_was_dropped_is_sent();
 	test_stacks_are_sent_again_on_another_day();
+	test_stacks_that_are_there_are_left_out();
 	test_insert_names_the_columns();
 	test_ids_are_the_same_on_all_hosts();
 	test_better_names_are_sent_again();
