@@ -25,6 +25,7 @@
 #define RECORD_HEAD  16
 #define RECORDS_MAX  ((uint64_t)4 << 20)
 #define SEARCHED_MAX ((uint64_t)64 << 20) /* entries searched for code that moved */
+#define PIECE_MAX    8192 /* bytes read at once: records are short, and follow each other */
 enum { CODE_LOAD = 0, CODE_MOVE = 1, CODE_UNWINDING = 4 };
 
 struct entry {
@@ -156,22 +157,45 @@ static int read_map(struct sym_jit *j, int fd, uint64_t size)
 
 /* ---- jitdump --------------------------------------------------------------------------------- */
 
-static bool read_at(int fd, uint64_t off, void *out, size_t size)
+/* The piece of a file that was read last. */
+struct dump {
+	int fd;
+	uint64_t off; /* of the piece in the file */
+	size_t n;
+	uint8_t piece[PIECE_MAX];
+};
+
+_Static_assert(PIECE_MAX >= 40 + NAME_ROOM, "the head of a load record fits");
+
+/* Copy at most PIECE_MAX bytes of the file. */
+static bool read_at(struct dump *d, uint64_t off, void *out, size_t size)
 {
-	return pread(fd, out, size, (off_t)off) == (ssize_t)size;
+	if (off < d->off || off - d->off > d->n || d->n - (off - d->off) < size) {
+		ssize_t n;
+
+		do
+			n = pread(d->fd, d->piece, sizeof(d->piece), (off_t)off);
+		while (n < 0 && errno == EINTR);
+		d->off = off;
+		d->n = n < 0 ? 0 : (size_t)n;
+		if (d->n < size)
+			return false;
+	}
+	memcpy(out, d->piece + (off - d->off), size);
+	return true;
 }
 
 /*
  * Find the .eh_frame in an unwinding record, which precedes the code that it describes. An
  * .eh_frame_hdr follows the .eh_frame.
  */
-static struct frames read_unwinding(int fd, uint64_t off, uint32_t size)
+static struct frames read_unwinding(struct dump *d, uint64_t off, uint32_t size)
 {
 	uint8_t head[24];
 	struct uw_bytes c = uw_bytes_of(head, sizeof(head));
 	uint64_t all, header;
 
-	if (size < sizeof(head) || !read_at(fd, off, head, sizeof(head)))
+	if (size < sizeof(head) || !read_at(d, off, head, sizeof(head)))
 		return (struct frames){ .size = 0 };
 	all = uw_bytes_u64(&c);
 	header = uw_bytes_u64(&c);
@@ -181,7 +205,8 @@ static struct frames read_unwinding(int fd, uint64_t off, uint32_t size)
 }
 
 /* Add the function of a load record. frames is from the unwinding record before it. */
-static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size, struct frames frames)
+static int read_load(struct sym_jit *j, struct dump *d, uint64_t off, uint32_t size,
+		     struct frames frames)
 {
 	uint8_t head[40 + NAME_ROOM];
 	uint32_t n = size < sizeof(head) ? size : (uint32_t)sizeof(head), name;
@@ -189,7 +214,7 @@ static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size, str
 	uint64_t addr, bytes;
 	int err;
 
-	if (n <= 40 || !read_at(fd, off, head, n))
+	if (n <= 40 || !read_at(d, off, head, n))
 		return 0;
 	uw_bytes_skip(&c, 16); /* pid, tid, vma */
 	addr = uw_bytes_u64(&c);
@@ -203,13 +228,13 @@ static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size, str
  * Add a function that moved. It has the name and the unwind information of the function at its old
  * address.
  */
-static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
+static int read_move(struct sym_jit *j, struct dump *d, uint64_t off, uint32_t size)
 {
 	uint8_t head[48];
 	struct uw_bytes c = uw_bytes_of(head, sizeof(head));
 	uint64_t from, to, bytes;
 
-	if (size < sizeof(head) || !read_at(fd, off, head, sizeof(head)))
+	if (size < sizeof(head) || !read_at(d, off, head, sizeof(head)))
 		return 0;
 	uw_bytes_skip(&c, 16);
 	from = uw_bytes_u64(&c);
@@ -225,26 +250,27 @@ static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 /* Read all records of a jitdump file, up to one that is incomplete. */
 static int read_dump(struct sym_jit *j, int fd, uint64_t size)
 {
+	struct dump d = { .fd = fd };
 	struct frames frames = { .size = 0 };
 	uint32_t head[3];
 	uint64_t off, n = 0;
 	int err = 0;
 
-	if (!read_at(fd, 0, head, sizeof(head)) || head[1] != 1 || head[2] < DUMP_HEAD)
+	if (!read_at(&d, 0, head, sizeof(head)) || head[1] != 1 || head[2] < DUMP_HEAD)
 		return -EBADMSG;
 	for (off = head[2]; !err && off < size && size - off >= RECORD_HEAD && n < RECORDS_MAX;
 	     n++) {
 		uint32_t record[2];
 
-		if (!read_at(fd, off, record, sizeof(record)) || record[1] < RECORD_HEAD ||
+		if (!read_at(&d, off, record, sizeof(record)) || record[1] < RECORD_HEAD ||
 		    record[1] > size - off)
 			break; /* still being written, or damaged: use what was read */
 		if (record[0] == CODE_UNWINDING)
-			frames = read_unwinding(fd, off + RECORD_HEAD, record[1] - RECORD_HEAD);
+			frames = read_unwinding(&d, off + RECORD_HEAD, record[1] - RECORD_HEAD);
 		else if (record[0] == CODE_LOAD)
-			err = read_load(j, fd, off + RECORD_HEAD, record[1] - RECORD_HEAD, frames);
+			err = read_load(j, &d, off + RECORD_HEAD, record[1] - RECORD_HEAD, frames);
 		else if (record[0] == CODE_MOVE)
-			err = read_move(j, fd, off + RECORD_HEAD, record[1] - RECORD_HEAD);
+			err = read_move(j, &d, off + RECORD_HEAD, record[1] - RECORD_HEAD);
 		if (record[0] == CODE_LOAD || record[0] == CODE_MOVE)
 			frames.size = 0;
 		off += record[1];
@@ -300,7 +326,7 @@ int sym_jit_open(int fd, struct sym_jit **out)
 	j = calloc(1, sizeof(*j));
 	if (!j)
 		return -ENOMEM;
-	if (read_at(fd, 0, &magic, sizeof(magic)) && magic == DUMP_MAGIC)
+	if (pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == DUMP_MAGIC)
 		err = (uint64_t)st.st_size > DUMP_MAX ? -E2BIG
 						      : read_dump(j, fd, (uint64_t)st.st_size);
 	else
