@@ -207,7 +207,8 @@ static int open_all(struct live *live, const struct source_live_options *options
 	(void)live_pins_new(&live->pins);
 	err = live_mounts_new(&live->mounts);
 	if (!err)
-		err = opener_new(&(struct opener_options){ .live = true }, &live->opener);
+		err = opener_new(&(struct opener_options){ .live = true, .irreplaceable = true },
+				 &live->opener);
 	if (err) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
 		return err;

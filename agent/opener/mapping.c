@@ -5,6 +5,7 @@
 #include "agent/clock.h"
 #include "agent/opener/opener.h"
 #include "agent/opener/places.h"
+#include "agent/opener/user.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,7 @@ static const char *const local[] = { "ext2", "ext3",  "ext4",  "xfs",	   "btrfs"
 struct mount { /* a mount of a local file system */
 	uint64_t id;
 	uint32_t major, minor;
+	bool overlay;
 };
 
 struct opener_mappings {
@@ -61,8 +63,10 @@ static size_t read_mounts(const char *path, struct mount *mounts)
 		/* proc(5): mount ID, parent ID, device, root, mount point, …, " - ", type, … */
 		if (rest && sscanf(rest, " - %63s", type) == 1 && is_local(type) &&
 		    sscanf(line, "%" SCNu64 " %*s %" SCNu32 ":%" SCNu32, &m.id, &m.major,
-			   &m.minor) == 3)
+			   &m.minor) == 3) {
+			m.overlay = !strcmp(type, "overlay");
 			mounts[n++] = m;
+		}
 	}
 	free(line);
 	if (file)
@@ -81,10 +85,19 @@ static void look_at_own(struct opener_mappings *m)
 	m->n_own = read_mounts("/proc/self/mountinfo", m->own);
 }
 
-static bool has_mount(const struct mount *mounts, size_t n, uint64_t id)
+static const struct mount *find_mount(const struct mount *mounts, size_t n, uint64_t id)
 {
 	for (size_t i = 0; i < n; i++)
 		if (mounts[i].id == id)
+			return &mounts[i];
+	return NULL;
+}
+
+/* Return whether a file system is mounted in our mount namespace. */
+static bool is_own_device(const struct opener_mappings *m, uint32_t major, uint32_t minor)
+{
+	for (size_t i = 0; i < m->n_own; i++)
+		if (m->own[i].major == major && m->own[i].minor == minor)
 			return true;
 	return false;
 }
@@ -92,18 +105,32 @@ static bool has_mount(const struct mount *mounts, size_t n, uint64_t id)
 /*
  * Return whether a mount is of a local file system, and in our mount namespace or in that of
  * process pid. The caller's descriptor holds the mount, so its number cannot be reused meanwhile.
+ * An overlay shows files of other file systems: in a user namespace of theirs, users can mount one over a program of
+ * theirs that serves files, and never answers.
  */
 static bool is_local_mount(struct opener_mappings *m, uint32_t pid, uint64_t id)
 {
+	const struct mount *found;
+	int process;
 	char path[64];
+	bool is;
 
 	if (id && id == m->memory)
 		return true;
 	look_at_own(m);
-	if (has_mount(m->own, m->n_own, id))
+	if (find_mount(m->own, m->n_own, id))
 		return true;
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mountinfo", pid);
-	return has_mount(m->theirs, read_mounts(path, m->theirs), id);
+	/* Hold the process, so that a reused pid cannot replace it. */
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
+	process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (process < 0)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/mountinfo", process);
+	found = find_mount(m->theirs, read_mounts(path, m->theirs), id);
+	is = found && (!found->overlay || is_own_device(m, found->major, found->minor) ||
+		       user_mounts(process) || !places_others_serve());
+	(void)close(process);
+	return is;
 }
 
 /*
@@ -146,10 +173,7 @@ void opener_mappings_free(struct opener_mappings *m)
 static int open_inode(struct opener_mappings *m, const struct opener_file *file, int *fd)
 {
 	look_at_own(m);
-	for (size_t i = 0; i < m->n_own; i++)
-		if (m->own[i].major == file->major && m->own[i].minor == file->minor)
-			return places_open_inode(file, fd);
-	return -ENOENT;
+	return is_own_device(m, file->major, file->minor) ? places_open_inode(file, fd) : -ENOENT;
 }
 
 /*

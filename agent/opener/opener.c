@@ -36,6 +36,7 @@ int opener_new(const struct opener_options *options, struct opener **out)
 		return err;
 	}
 	opener->live = options->live;
+	opener->irreplaceable = options->irreplaceable;
 	opener->until_ns = options->until_ns;
 	opener->other_host = options->other_host;
 	if (options->symfs)
@@ -219,11 +220,12 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	case MAP_FILES: /* the very file, even if deleted, replaced or in another mount namespace */
 		if (!opener->live || !file->pid)
 			return -ENOENT;
-		return places_open_mapped(file, file->named ? user : NULL, fd);
+		return places_open_mapped(opener, file, file->named ? user : NULL, fd);
 	case PROCESS_ROOT:
 		if (process->root < 0 || !named)
 			return -ENOENT;
-		return open_path(process->root, file, user, fd);
+		return opener->irreplaceable ? places_open_known(process->root, file, user, fd)
+					     : open_path(process->root, file, user, fd);
 	case INODE:
 		return opener->live && !file->named ? places_open_inode(file, fd) : -ENOENT;
 	case SYMFS:
@@ -245,7 +247,8 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 		 * For a recording of another machine, only a build-id proves that this machine has
 		 * the file.
 		 */
-		if (opener->beside || !named || (opener->symfs && !file->build_id.size))
+		if (opener->beside || !named || opener->irreplaceable ||
+		    (opener->symfs && !file->build_id.size))
 			return -ENOENT;
 		err = open_path(AT_FDCWD, file, user, fd);
 		if (!err)
@@ -261,6 +264,15 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	return -ENOENT;
 }
 
+/* Return whether the file must not be opened, because a program serves it. */
+static bool is_served(const struct opener *opener, const struct opener_file *file)
+{
+	return opener->irreplaceable
+		       ? opener_device_is_fuse(file->pid, file->major, file->minor)
+		       : opener->live &&
+				 opener_device_is_served(file->pid, file->major, file->minor);
+}
+
 int opener_open(struct opener *opener, const struct opener_file *file, unsigned int *next, int *fd)
 {
 	struct place_process process = { .root = -1 };
@@ -273,7 +285,7 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 						       .file = *file,
 						       .fd = -1 },
 				    next, fd);
-	if (opener->live && opener_device_is_served(file->pid, file->major, file->minor)) {
+	if (is_served(opener, file)) {
 		*next = N_CANDIDATES;
 		return -EREMOTEIO;
 	}

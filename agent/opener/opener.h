@@ -30,6 +30,11 @@ struct opener_options {
 	const char *beside; /* a directory that holds the files by their base names; NULL: none */
 	const char *debug_dir; /* searched for debug files before /usr/lib/debug; NULL: none */
 	uint64_t until_ns;     /* CLOCK_REALTIME: a file changed later is another one; 0: unknown */
+	/*
+	 * For a process that nobody replaces when it waits for ever: open nothing that a program may serve, whoever's it
+	 * is (opener_device_is_fuse), and look up no path that the kernel does not know yet in a process's root.
+	 */
+	bool irreplaceable;
 };
 
 struct opener;
@@ -132,12 +137,17 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 
 /*
  * Return whether the file system on this device, as process pid sees it, is served by a program of
- * a user other than root and this one (FUSE). Such a program may never answer a request for a name
- * or a byte. This function asks only the kernel, so it never blocks.
+ * a user other than root and this one (FUSE), or is an overlay that such a user may have mounted over one. Such a
+ * program may never answer a request for a name or a byte. This function asks only the kernel, so it never blocks.
  */
 bool opener_device_is_served(uint32_t pid, uint32_t major, uint32_t minor);
 /* The same, but whoever's program it is: for a process that nobody replaces when it waits for ever. */
 bool opener_device_is_fuse(uint32_t pid, uint32_t major, uint32_t minor);
+/*
+ * Open a directory (O_PATH) by its path in the root of a process, if it is on this device. No program that serves a file
+ * system is asked: -EAGAIN if the kernel does not know the path. -ENOENT: it is on another device.
+ */
+int opener_known_directory(uint32_t pid, const char *path, uint32_t major, uint32_t minor, int *fd);
 
 /*
  * Open the very file that a process has mapped, or had mapped (found by its inode and generation),

@@ -134,6 +134,67 @@ int places_open_at(int root, const char *path, enum place_links links,
 	return err;
 }
 
+int places_known(int root, const char *path, int flags)
+{
+	struct open_how how = { .flags = (unsigned int)flags | O_PATH | O_CLOEXEC,
+				.resolve =
+					RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_CACHED };
+	int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+
+	/* Before Linux 5.12 there is no such flag; nor can users mount overlays, whose layers can be another's program. */
+	if (fd < 0 && errno == EINVAL) {
+		how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+int places_open_known(int root, const struct opener_file *file, const struct opener_user *user,
+		      int *fd)
+{
+	struct user_left left;
+	int path_fd, err;
+	bool public;
+
+	err = user_enter(user, &left, &public);
+	if (err)
+		return err;
+	path_fd = places_known(root, file->path, 0);
+	if (path_fd < 0) {
+		err = path_fd;
+	} else if (places_is_fuse(file->pid, path_fd)) {
+		(void)close(path_fd);
+		err = -EREMOTEIO;
+	} else {
+		err = reopen(path_fd, public, fd);
+	}
+	user_leave(&left);
+	return err;
+}
+
+int opener_known_directory(uint32_t pid, const char *path, uint32_t major, uint32_t minor, int *fd)
+{
+	int root, found;
+	struct statx st;
+	char name[32];
+
+	(void)snprintf(name, sizeof(name), "/proc/%" PRIu32 "/root", pid);
+	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	found = places_known(root, path, O_DIRECTORY);
+	(void)close(root);
+	if (found < 0)
+		return found;
+	if (statx(found, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) ||
+	    st.stx_dev_major != major || st.stx_dev_minor != minor) {
+		(void)close(found);
+		return -ENOENT;
+	}
+	*fd = found;
+	return 0;
+}
+
 int places_open_below(const char *root, const char *path, int *fd)
 {
 	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), err;
@@ -326,19 +387,22 @@ int places_open_inode(const struct opener_file *file, int *fd)
 	return err ? err : reopen(opened, false, fd);
 }
 
-int places_open_mapped(const struct opener_file *file, const struct opener_user *user, int *fd)
+int places_open_mapped(const struct opener *opener, const struct opener_file *file,
+		       const struct opener_user *user, int *fd)
 {
 	struct user_left left;
 	int path_fd, err;
+	bool public, served;
 	char path[96];
-	bool public;
 
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/map_files/%llx-%llx", file->pid,
 		       (unsigned long long)file->start, (unsigned long long)file->end);
 	path_fd = open(path, O_PATH | O_CLOEXEC);
 	if (path_fd < 0)
 		return -errno;
-	err = places_is_served(file->pid, path_fd) ? -EREMOTEIO : user_enter(user, &left, &public);
+	served = opener->irreplaceable ? places_is_fuse(file->pid, path_fd)
+				       : places_is_served(file->pid, path_fd);
+	err = served ? -EREMOTEIO : user_enter(user, &left, &public);
 	if (err) {
 		(void)close(path_fd);
 		return err;

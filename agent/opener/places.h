@@ -9,7 +9,7 @@
 
 struct opener {
 	uint64_t number; /* of the opener in its own process; 0: this one opens the files */
-	bool live;
+	bool live, irreplaceable; /* as in opener_options */
 	char *symfs, *exe, *beside, *debug_dir;
 	struct symfs *below; /* index of the files below symfs; NULL: not built yet */
 	uint64_t until_ns;
@@ -45,6 +45,11 @@ int places_open(const char *path, const struct opener_user *user, int *fd);
  */
 int places_open_below(const char *root, const char *path, int *fd);
 enum place_links { LINKS_FOLLOWED, NO_LINK_LAST, NO_LINKS };
+/*
+ * Open a path below the open directory root, in which links stay, with these flags, if the kernel knows it: no file system
+ * is asked for a name. Return a descriptor; -EAGAIN: the kernel does not know it.
+ */
+int places_known(int root, const char *path, int flags);
 /* Open path below the open directory root (AT_FDCWD: as any path), with the rights of user. */
 int places_open_at(int root, const char *path, enum place_links links,
 		   const struct opener_user *user, int *fd);
@@ -57,7 +62,14 @@ int places_open_inode(const struct opener_file *file, int *fd);
  * Open the file behind file's mapping with the rights of user; NULL: with this program's rights.
  * -EREMOTEIO: another user's program serves the file.
  */
-int places_open_mapped(const struct opener_file *file, const struct opener_user *user, int *fd);
+int places_open_mapped(const struct opener *opener, const struct opener_file *file,
+		       const struct opener_user *user, int *fd);
+/*
+ * Open a file by its path below the open directory root of the file's process, with the rights of user, as
+ * opener_options.irreplaceable says.
+ */
+int places_open_known(int root, const struct opener_file *file, const struct opener_user *user,
+		      int *fd);
 /*
  * Return whether an open file is the one that the kernel mapped, by all the numbers that the kernel
  * reported. If the record with the inode was lost, accept a file with a build-id of at least 16
@@ -84,9 +96,15 @@ const struct opener_user *places_user(const struct opener *opener, const struct 
 bool places_is_context(const char *name);
 
 /*
- * Do the same as opener_device_is_served, for the file system that an open O_PATH descriptor leads
- * to.
+ * Do the same as opener_device_is_served and opener_device_is_fuse, for the file system that an open O_PATH
+ * descriptor leads to.
  */
 bool places_is_served(uint32_t pid, int fd);
+bool places_is_fuse(uint32_t pid, int fd);
+/*
+ * Return whether a program of a user other than root and this one serves a file system, or that is not known: then an
+ * overlay that another user may have mounted can show its files.
+ */
+bool places_others_serve(void);
 
 #endif

@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/nsfs.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -33,6 +35,23 @@ static bool in_own_namespace(int process)
 
 	return !stat("/proc/self/ns/user", &own) && !fstatat(process, "ns/user", &its, 0) &&
 	       own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
+bool user_mounts(int process)
+{
+	uid_t owner, own = geteuid();
+	bool is_own;
+	int ns;
+
+	if (in_own_namespace(process))
+		return true;
+	if (!own) /* root makes namespaces for others: containers */
+		return false;
+	ns = openat(process, "ns/user", O_RDONLY | O_CLOEXEC);
+	is_own = ns >= 0 && !ioctl(ns, NS_GET_OWNER_UID, &owner) && owner == own;
+	if (ns >= 0)
+		(void)close(ns);
+	return is_own;
 }
 
 /*

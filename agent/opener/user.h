@@ -16,6 +16,12 @@
  * ended.
  */
 int user_of(int process, struct opener_user *out);
+/*
+ * Return whether root or this user decides what is mounted for a process: the process is in this user namespace,
+ * or in one of an ordinary user who runs this program. In all others anybody can mount file systems of his own, and
+ * user ids in the list of mounts are those of that namespace.
+ */
+bool user_mounts(int process);
 
 struct user_left { /* the rights that this thread had before user_enter */
 	bool entered, dumpable;

@@ -7,10 +7,8 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef STATX_MNT_ID_UNIQUE
@@ -31,7 +29,8 @@ static bool look(int dir, const char *path, struct root *out)
 {
 	struct statx st;
 
-	if (statx(dir, path, *path ? 0 : AT_EMPTY_PATH,
+	/* With AT_STATX_DONT_SYNC the kernel answers from memory, and asks no program that serves the file system. */
+	if (statx(dir, path, AT_STATX_DONT_SYNC | (*path ? 0 : AT_EMPTY_PATH),
 		  STATX_INO | STATX_MNT_ID | STATX_MNT_ID_UNIQUE, &st))
 		return false;
 	*out = (struct root){ .mount = st.stx_mnt_id,
@@ -45,18 +44,19 @@ static bool same_directory(const struct root *a, const struct root *b)
 	return a->device == b->device && a->inode == b->inode;
 }
 
-/* Return whether a root directory has its own directory of debug files, other than the host's. */
+/*
+ * Return whether a root directory has its own directory of debug files, other than the host's. The root is the host's, so
+ * the kernel knows the way as soon as the host's was looked up.
+ */
 static bool has_own_debug(const char *root, const struct root *host)
 {
-	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
 	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), debug;
 	struct root its;
 	bool own;
 
 	if (dir < 0)
 		return false;
-	debug = (int)syscall(SYS_openat2, dir, &PLACES_DEBUG[1], &how, sizeof(how));
+	debug = places_known(dir, &PLACES_DEBUG[1], O_DIRECTORY);
 	(void)close(dir);
 	if (debug < 0)
 		return false;

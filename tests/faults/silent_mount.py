@@ -1,23 +1,49 @@
 """Mounts a file system of an ordinary user, maps code from it, and then answers no request any more: no name, no size, no bytes.
 
-usage: silent_mount.py [--answer] MOUNTPOINT [UID COMMAND…]
+usage: silent_mount.py [--answer | --overlay] MOUNTPOINT [UID COMMAND…]
 
-With COMMAND, that maps the file: it gets the file's path as its last argument, and says "ready" when it has done so.
+With --overlay, the user mounts it in a user namespace of his own, below an overlay, whose file is mapped: whoever opens that one asks
+this program with the user's rights.  With COMMAND, that maps the file: it gets the file's path as its last argument, and says "ready" when it has done so.
 Prints "ready" when code is mapped.  Ends when its standard input ends.  With --answer, it goes on answering, and prints
 the program and the name of each process that asks.
 """
 import ctypes, mmap, os, signal, struct, sys, threading
 
-answers = sys.argv[1] == '--answer'
-if answers:
+answers, overlay = sys.argv[1] == '--answer', sys.argv[1] == '--overlay'
+if answers or overlay:
     sys.argv.pop(1)
 mount_point, uid, command = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 4242, sys.argv[3:]
-fuse = os.open('/dev/fuse', os.O_RDWR | os.O_CLOEXEC)
 libc = ctypes.CDLL(None, use_errno=True)
+device, lower, silent, telling = '/dev/fuse', mount_point, False, False
+
+
+def become_user():
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+
+
+def succeed(result, what):
+    if result:
+        sys.exit(what + ': ' + os.strerror(ctypes.get_errno()))
+
+
+if overlay:
+    device, lower, empty = (os.path.join(mount_point, name) for name in ('fuse', 'lower', 'empty'))
+    os.mknod(device, 0o20666, os.stat('/dev/fuse').st_rdev)  # as most systems have it
+    os.chmod(device, 0o666)
+    become_user()
+    succeed(libc.prctl(4, 1, 0, 0, 0), 'prctl')  # PR_SET_DUMPABLE, to write these files
+    succeed(libc.unshare(0x10000000 | 0x20000), 'unshare')  # CLONE_NEWUSER, CLONE_NEWNS
+    for name, line in (('setgroups', 'deny'), ('uid_map', '0 %d 1' % uid), ('gid_map', '0 %d 1' % uid)):
+        with open('/proc/self/' + name, 'w') as f:
+            f.write(line)
+    for name in lower, empty:
+        os.mkdir(name)
+    uid = 0
+fuse = os.open(device, os.O_RDWR | os.O_CLOEXEC)
 options = 'fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other' % (fuse, uid, uid)
-if libc.mount(b'silent', mount_point.encode(), b'fuse', 6, options.encode()):
-    sys.exit('mount: ' + os.strerror(ctypes.get_errno()))
-silent = telling = False
+succeed(libc.mount(b'silent', lower.encode(), b'fuse', 6, options.encode()), 'mount')
 
 
 def attributes(node):
@@ -49,6 +75,8 @@ def serve():
             answer(struct.pack('<QQQQII', 2, 0, 0, 0, 0, 0) + attributes(2))
         elif what == 3:  # GETATTR
             answer(struct.pack('<QII', 0, 0, 0) + attributes(node))
+        elif what == 17:  # STATFS
+            answer(struct.pack('<5Q10I', 0, 0, 0, 0, 0, 4096, 255, 4096, 0, 0, 0, 0, 0, 0, 0))
         elif what in (14, 27):  # OPEN, OPENDIR
             answer(struct.pack('<QII', 1, 0, 0))
         elif what == 15:  # READ
@@ -58,13 +86,15 @@ def serve():
 
 
 threading.Thread(target=serve, daemon=True).start()
+if overlay:
+    options = 'lowerdir=%s:%s' % (lower, empty)
+    succeed(libc.mount(b'overlay', mount_point.encode(), b'overlay', 0, options.encode()), 'mount of the overlay')
 mapped = os.pipe()
 mapper = os.fork()
 if not mapper:
     os.close(fuse)  # the file system ends with its server alone
-    os.setgroups([])
-    os.setgid(uid)
-    os.setuid(uid)
+    if not overlay:
+        become_user()
     if command:
         os.dup2(mapped[1], 1)
         os.execv(command[0], command + [mount_point + '/code'])

@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static uint32_t minor = 1; /* answers are cached by this number */
 	struct event_mapping mapping;
 	char *line = NULL;
-	uint32_t number;
+	uint32_t number, pid = (uint32_t)getpid();
 
 	if (!size)
 		return 0;
@@ -79,9 +79,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	sink += (uint64_t)procfs_parent(1, &number) + (uint64_t)procfs_group(1, &number) +
 		procfs_ended(1);
 	minor = minor % 0xfffff + 1;
-	sink += opener_device_is_served(7, 0, minor);
-	sink += opener_device_is_fuse(7, 0, minor);
-	sink += opener_device_is_served(7, 0, 27); /* this one is in seeds */
+	sink += opener_device_is_served(pid, 0, minor);
+	sink += opener_device_is_fuse(pid, 0, minor);
+	sink += opener_device_is_served(pid, 0, 27); /* this one is in seeds */
 	running = false;
 	return 0;
 }

@@ -70,7 +70,7 @@ struct live_allocators {
 
 int live_allocators_new(struct live_bpf *bpf, bool everywhere, struct live_allocators **out)
 {
-	const struct opener_options options = { .live = true };
+	const struct opener_options options = { .live = true, .irreplaceable = true };
 	struct live_allocators *a = calloc(1, sizeof(*a));
 	int err = a ? opener_new(&options, &a->opener) : -ENOMEM;
 

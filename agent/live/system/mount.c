@@ -89,7 +89,7 @@ struct live_mounts {
 
 int live_mounts_new(struct live_mounts **out)
 {
-	const struct opener_options options = { .live = true };
+	const struct opener_options options = { .live = true, .irreplaceable = true };
 	struct live_mounts *mounts = calloc(1, sizeof(*mounts));
 	int err = mounts ? opener_new(&options, &mounts->opener) : -ENOMEM;
 
@@ -165,8 +165,9 @@ struct search {
 static int look(void *ctx, uint32_t pid)
 {
 	struct search *search = ctx;
-	char path[64], who[16], where[4096], place[4200];
+	char path[64], who[16], where[4096];
 	struct stat st;
+	int fd;
 
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/ns/mnt", pid);
 	if (stat(path, &st))
@@ -184,9 +185,12 @@ static int look(void *ctx, uint32_t pid)
 		return 1;
 	search->device->pid = pid;
 	search->device->found = true;
-	(void)snprintf(place, sizeof(place), "/proc/%" PRIu32 "/root%s", pid, where);
-	if (search->pins)
-		live_pins_watch(search->pins, place);
+	/* The process decides what is mounted over this place, and on the way to it. */
+	if (search->pins && !opener_known_directory(pid, where, search->device->major,
+						    search->device->minor, &fd)) {
+		live_pins_watch(search->pins, fd);
+		(void)close(fd);
+	}
 	return 1;
 }
 

@@ -2,6 +2,7 @@
 #include "agent/live/system/pin.h"
 
 #include "agent/live/system/mount.h"
+#include "agent/opener/opener.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +30,7 @@ struct pin {
 
 struct live_pins {
 	int notices;
+	struct opener_mappings *mappings;
 	struct pin pins[PINS_MAX]; /* circular, in the order of the notices */
 	size_t first, n;
 	uint64_t listened_ns; /* when the notices of all files were last turned on */
@@ -104,6 +106,8 @@ int live_pins_new(struct live_pins **out)
 		err = -errno;
 	else if (!mark_all(pins->notices))
 		err = -ENOTSUP;
+	else
+		err = opener_mappings_new(&pins->mappings);
 	if (err) {
 		live_pins_free(pins);
 		return err;
@@ -154,6 +158,7 @@ void live_pins_free(struct live_pins *pins)
 		drop_first(pins);
 	if (pins->notices >= 0)
 		(void)close(pins->notices);
+	opener_mappings_free(pins->mappings);
 	free(pins);
 }
 
@@ -196,15 +201,17 @@ static void add(struct live_pins *pins, int fd, uint64_t now_ns)
 	pins->pins[(pins->first + pins->n++) % PINS_MAX] = pin;
 }
 
-void live_pins_watch(struct live_pins *pins, const char *path)
+void live_pins_watch(struct live_pins *pins, int directory)
 {
+	char path[32];
 	struct statfs fs;
 
 	/*
 	 * Use the number of the file system's type: the own mountinfo has no line for another root.
 	 */
-	if (statfs(path, &fs))
+	if (fstatfs(directory, &fs))
 		return;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", directory);
 	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
 		if ((unsigned long)fs.f_type == local[i].magic) {
 			(void)watch(pins->notices, path);
@@ -215,13 +222,11 @@ void live_pins_watch(struct live_pins *pins, const char *path)
 void live_pins_hold(struct live_pins *pins, uint32_t pid, uint64_t start, uint64_t end,
 		    uint64_t now_ns)
 {
-	char path[96];
+	const struct opener_file file = { .pid = pid, .start = start, .end = end };
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64, pid,
-		       start, end);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd >= 0)
+	/* A name like that of a file in memory can be of another one, which a program serves. */
+	if (!opener_mappings_open(pins->mappings, &file, &fd))
 		add(pins, fd, now_ns);
 }
 

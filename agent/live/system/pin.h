@@ -23,8 +23,8 @@ struct live_pins;
 int live_pins_new(struct live_pins **out);   /* -EPERM without CAP_SYS_ADMIN, … */
 void live_pins_free(struct live_pins *pins); /* NULL is fine */
 
-/* Watch the file system of path, too, if it is a local one. Failures are ignored. */
-void live_pins_watch(struct live_pins *pins, const char *path);
+/* Watch the file system of a directory (O_PATH), too, if it is a local one. Failures are ignored. */
+void live_pins_watch(struct live_pins *pins, int directory);
 
 void live_pins_drain(struct live_pins *pins, uint64_t now_ns); /* reads the notices */
 

@@ -74,10 +74,10 @@ class Place:
         for path in self.objects:
             self.run(path, wait=False)
 
-    def silent(self, mount_point, *command):
+    def silent(self, mount_point, *command, how=()):
         """Mount a file system that does not answer, and run a program that maps its file."""
         server = subprocess.Popen(['unshare', '-m', '--propagation', 'private', sys.executable, os.path.join(HERE, '..', 'silent_mount.py'),
-                                   mount_point, str(self.uid), *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   *how, mount_point, str(self.uid), *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL)
         if server.stdout.readline() != b'ready\n':
             raise RuntimeError('the silent file system was not mounted')
@@ -162,6 +162,10 @@ def silent_code(place):
     place.silent(place.folder('silent-code'))
 
 
+def silent_overlay(place):
+    place.silent(place.folder('silent-overlay'), how=['--overlay'])
+
+
 def silent_list(place):
     place.silent(place.folder('silent-list'), os.path.join(place.programs, 'generated'), 'list-in')
 
@@ -215,6 +219,7 @@ CASES += [
     Case('file-memory', 'a program without a path, with a hostile name', lambda p: p.attack('files', 'memory', p.honest), 'files'),
     Case('device', 'code in a mapping of a device', attack('files', 'device'), 'files'),
     Case('fuse-code', 'code on a file system that does not answer', silent_code, 'files'),
+    Case('fuse-overlay', 'code on an overlay over such a file system, in a user namespace', silent_overlay, 'files'),
     Case('fuse-list', 'a list of generated code in memory that does not answer', silent_list),
     Case('fuse-tmp', '/tmp of the process does not answer', silent_tmp),
     Case('debug-planted', 'a debug directory that renames the honest program', debug_planted, 'files'),
