@@ -1,30 +1,17 @@
 #!/usr/bin/env bash
 # Tests that stacks of PHP, Ruby and Perl have the interpreted functions where they ran. Each program knows its own stack
 # and writes it; the whole system is recorded while it computes, without options for it.
-#
-# TEST_ROOT=DIRECTORY tries the interpreters of another system's root directory (debootstrap makes one), which have other versions.
+# TEST_ROOT: tests/root.sh.
 set -u
 . tests/wait.sh
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
 "$BUILD/offwind" doctor > /dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
 dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2> /dev/null; wait 2> /dev/null; rm -rf "$dir" ${other:+"$root$other"}' EXIT
+. tests/root.sh
+trap 'kill $(jobs -p) 2> /dev/null; wait 2> /dev/null; rm -rf "$dir" "$root$dir"' EXIT
 offwind=$(realpath "$BUILD/offwind")
 programs=tests/live/interpreters
-root=${TEST_ROOT:-}
-if [ -n "$root" ]; then
-	root=$(realpath "$root")
-	other=/tmp/$(basename "$dir")
-	mkdir "$root$other" && cp "$programs"/work.* "$root$other" || exit 1
-fi
-
-# Run an interpreter, in the other root if there is one.
-interpret() { # INTERPRETER PROGRAM ARGUMENT…
-	local interpreter=$1 program=$2
-	shift 2
-	[ -z "$root" ] && exec "$interpreter" "$programs/$program" "$@"
-	exec chroot "$root" "$interpreter" "$other/$program" "$@"
-}
+cp "$programs"/work.* "$root$dir" || exit 1
 
 fail() {
 	echo "$1"
@@ -46,7 +33,8 @@ core() { # PID MODULE MAIN FIBER
 check() {
 	local module=$1 interpreter=$2 program=$3 main=$4
 	shift 4
-	(interpret "$interpreter" "$program" 300) > "$dir/truth" &
+	is_inside "$interpreter" || { echo "$interpreter is not there"; [ -n "$root" ] && return || exit 1; }
+	"${inside[@]}" "$interpreter" "$dir/$program" 300 > "$dir/truth" &
 	local pid=$!
 	until_or_dead $pid test -s "$dir/truth" || fail "$program does not begin"
 	"$offwind" record -q -a -F 199 --raw="$dir/$program.owc" -f folded -o "$dir/$program.folded" 2> "$dir/log" &
@@ -78,6 +66,7 @@ check() {
 	diff <(grep "^$interpreter;" "$dir/$program.folded" | sort) <(grep "^$interpreter;" "$dir/later" | sort) > "$dir/log" || fail "$program: live and later differ"
 }
 
+# Without TEST_ROOT all must be there.
 check '[php]' php work.php '{main}' Shop::compare zend_call_function usort
 check '[ruby]' ruby work.rb '<main>' 'block in Shop#sorted' rb_ary_sort_bang 'Array#sort'
 check '[perl]' perl work.pl '(main)' Shop::by 'Perl_pp_sort|Perl_sortsv_flags' Shop::sorted

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests that frames of Java methods have their names and lines, interpreted, compiled and inlined, with java's default
-# options. The truth is what the program says of itself: tests/live/runtimes/Truth.java.
+# options. The truth is what the program says of itself: tests/live/runtimes/Truth.java. TEST_ROOT: tests/root.sh.
 set -u
 . tests/wait.sh
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
@@ -8,7 +8,8 @@ set -u
 command -v javac >/dev/null || { echo "needs javac"; exit 77; }
 "$BUILD/offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
 dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
+. tests/root.sh
+trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir" "$root$dir"' EXIT
 offwind=$(realpath "$BUILD/offwind")
 
 fail() {
@@ -19,7 +20,7 @@ fail() {
 
 # In its own class file a method has the lines of its own source.
 source=tests/live/runtimes/Truth.java
-javac --release 17 -d "$dir" "$source" >"$dir/log" 2>&1 || fail "javac"
+javac --release 17 -d "$root$dir" "$source" >"$dir/log" 2>&1 || fail "javac"
 
 # Compare the stacks of threads that wait with what the program printed of them. The virtual machine leaves out its own
 # frames of lambdas, so both sides do.
@@ -88,23 +89,23 @@ A
 
 try() { # JAVA
 	local java=$1 pid
-	"$java" -version 2>&1 | head -n 1
+	"${inside[@]}" "$java" -version 2>&1 | head -n 1
 	rm -f "$dir/truth" # what the one before said
-	"$java" -cp "$dir" Truth wait 20000 >"$dir/truth" 2>"$dir/log" &
+	"${inside[@]}" "$java" -cp "$dir" Truth wait 20000 >"$dir/truth" 2>"$dir/log" &
 	pid=$!
 	until_or_dead $pid grep -q '^done' "$dir/truth" || fail "the program that waits"
 	"$offwind" unwind -q --format tsv -o "$dir/pid.tsv" --pid $pid 2>"$dir/log" || fail "--pid"
 	kill $pid
 	awk -f "$dir/waiting.awk" "$dir/truth" "$dir/pid.tsv" || fail "waiting threads"
 
-	"$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- "$java" -cp "$dir" Truth 300000 2>"$dir/log" || fail "record"
+	"$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- "${inside[@]}" "$java" -cp "$dir" Truth 300000 2>"$dir/log" || fail "record"
 	"$offwind" unwind -q --format tsv -o "$dir/a.tsv" "$dir/a.owc" 2>"$dir/log" || fail "unwind"
 	awk -f "$dir/computing.awk" "$source" "$dir/a.tsv" || fail "computing"
 	"$offwind" unwind -q --format folded -o "$dir/later" "$dir/a.owc" 2>"$dir/log" || fail "folded"
 	diff <(sort "$dir/live") <(sort "$dir/later") >"$dir/log" || fail "live and later differ"
 	# Elsewhere, where there is no Java at all, its frames are the same, but where a frame of a stub was guessed: that
 	# needs the code of the virtual machine.
-	unshare -m bash -c 'mount -t tmpfs none /usr/lib/jvm && exec "$@"' - \
+	unshare -m bash -c 'mount -t tmpfs none "$0/usr/lib/jvm" && exec "$@"' "$root" \
 		env OFFWIND_DB= "$offwind" unwind -q --format tsv -o "$dir/b.tsv" "$dir/a.owc" 2>"$dir/log" || fail "elsewhere"
 	awk -F '\t' '
 		FNR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
@@ -113,11 +114,11 @@ try() { # JAVA
 			print same " of " n " samples are the same elsewhere"; exit !(same >= n - n / 33) }' "$dir/a.tsv" "$dir/b.tsv" || fail "elsewhere they differ"
 
 	# Captured alone, nothing is walked while it is recorded, but all is read that a walk will need.
-	"$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "$java" -cp "$dir" Truth 300000 2>"$dir/log" || fail "record --raw"
+	"$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "${inside[@]}" "$java" -cp "$dir" Truth 300000 2>"$dir/log" || fail "record --raw"
 	"$offwind" unwind -q --format tsv -o "$dir/c.tsv" "$dir/c.owc" 2>"$dir/log" || fail "unwind --raw"
 	awk -f "$dir/computing.awk" "$source" "$dir/c.tsv" || fail "computing, captured alone"
 }
 
-for java in $(for j in /usr/lib/jvm/*/bin/java; do realpath "$j"; done | sort -u); do
-	try "$java"
+for java in $(for j in "$root"/usr/lib/jvm/*/bin/java; do realpath "$j"; done | sort -u); do
+	try "${java#"$root"}"
 done
