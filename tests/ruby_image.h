@@ -1,17 +1,30 @@
 /*
  * tests/ruby_image.h: the memory of a small interpreter with a stack. Places in structures are those of the
- * headers of Ruby 3.1 for x86_64, as offsetof gives them.
+ * headers of Ruby 3.1 and 3.3 for x86_64, as offsetof gives them.
  */
 #ifndef TESTS_RUBY_IMAGE_H
 #define TESTS_RUBY_IMAGE_H
 
 #include "tests/interpreter_image.h"
 
+static unsigned int ruby_minor = 1; /* the version that is made: 3.1 or 3.3 */
+
+/* Return the size of a control frame. */
+static unsigned int ruby_cf(void)
+{
+	return ruby_minor == 3 ? 56 : 64;
+}
+
+/* A string. Since 3.2 short ones have a length, too, as long ones have. */
 static uint64_t ruby_string(const char *text)
 {
-	uint64_t at = take(40), size = strlen(text), body;
+	uint64_t at = take(48), size = strlen(text), body;
 
-	if (size < 24) {
+	if (size < 24 && ruby_minor == 3) {
+		put_word(at, 5);
+		put_word(at + 16, size);
+		put_text(at + 24, text);
+	} else if (size < 24) {
 		put_word(at, 5 | size << 14);
 		put_text(at + 16, text);
 	} else {
@@ -62,12 +75,17 @@ static void put_ruby_symbols(void)
 	put_word(ruby_symbol_table + 16, ruby_names);
 }
 
-/* A class with one instance variable. */
+/* A class with one instance variable, or since 3.3 with what was in it in a field. */
 static uint64_t ruby_class(uint64_t flags, unsigned int symbol, uint64_t value)
 {
-	uint64_t at = take(48), ext = take(112), table = take(56), entries = take(3 * 24);
+	uint64_t at = take(160), ext = take(112), table = take(56), entries = take(3 * 24);
 
 	put_word(at, flags);
+	if (ruby_minor == 3) {
+		put(at + 149, symbol == RUBY_CLASSPATH, 1); /* for good */
+		put_word(at + (symbol == RUBY_CLASSPATH ? 152 : 128), value);
+		return at;
+	}
 	put_word(at + 24, ext);
 	put_word(ext + 8, table);
 	put_word(table + 32, 1); /* the first entry was deleted */
@@ -98,6 +116,7 @@ static uint64_t ruby_iseq(const char *label, const char *base, unsigned int line
 {
 	uint64_t at = take(40), body = take(320), table = take(12 * n), index = take(48 + 80 * 4);
 	uint64_t code = take(16 * n), path = ruby_string("/srv/a-long-directory/shop.rb");
+	unsigned int info = ruby_minor == 3 ? 112 : 120;
 	unsigned int rank = 0, block = 0;
 
 	put_word(at, 0x1a | 7 << 12);
@@ -107,10 +126,13 @@ static uint64_t ruby_iseq(const char *label, const char *base, unsigned int line
 	put_word(body + 64, real_path ? ruby_array((uint64_t[]){ path, 8 }, 2) : path);
 	put_word(body + 72, ruby_string(base));
 	put_word(body + 80, ruby_string(label));
-	put_word(body + 88, (uint64_t)line << 1 | 1);
-	put_word(body + 120, table);
-	put(body + 136, n, 4);
-	put_word(body + 144, n > 1 ? index : 0);
+	if (ruby_minor == 3)
+		put(body + 88, line, 4);
+	else
+		put_word(body + 88, (uint64_t)line << 1 | 1);
+	put_word(body + info, table);
+	put(body + info + 16, n, 4);
+	put_word(body + info + 24, n > 1 ? index : 0);
 	for (unsigned int i = 0; i < n; i++)
 		put(table + 12 * i, line + 1 + i, 4);
 	/* succ_index_table_create of iseq.c: an instruction begins at each even position. */
@@ -156,7 +178,7 @@ static uint64_t ruby_ec, ruby_frames;
 /* Put a control frame; instruction: of the iseq; 0: none. */
 static void ruby_frame(unsigned int i, uint64_t iseq, unsigned int instruction, uint64_t ep)
 {
-	uint64_t at = ruby_frames + 64 * i, body, code = 0;
+	uint64_t at = ruby_frames + ruby_cf() * i, body, code = 0;
 
 	if (instruction) {
 		memcpy(&body, image.bytes + (iseq + 16 - BASE), 8);
@@ -187,7 +209,7 @@ static void put_ruby(void)
 	put_word(svar, 0x1a | 2 << 12);
 	put_word(svar + 8, total);
 	stack = take(8 * RUBY_WORDS);
-	ruby_frames = stack + 8 * RUBY_WORDS - 64 * RUBY_FRAMES;
+	ruby_frames = stack + 8 * RUBY_WORDS - ruby_cf() * RUBY_FRAMES;
 	ruby_ec = take(64);
 	put_word(ruby_ec, stack);
 	put_word(ruby_ec + 8, RUBY_WORDS);

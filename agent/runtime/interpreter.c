@@ -21,7 +21,7 @@ struct interpreter {
 	const struct interpreter_kind *kind;
 	struct uw_object *object; /* a reference */
 	uint64_t bias;
-	uint64_t start, end; /* run-time addresses of the function of kind.loop */
+	uint64_t start, end; /* run-time addresses of the function at kind.loop */
 	struct known *known;
 	size_t n_known, room_known;
 	struct uw_hash_index by_frame;
@@ -39,7 +39,7 @@ void *interpreter_own(struct interpreter *in)
 int interpreter_attach(const struct interpreter_kind *kind, const struct runtime_file *file,
 		       void **state, struct plan *plan)
 {
-	uint64_t loop = file->exports[kind->loop], start, end;
+	uint64_t loop = kind->loop(file), start, end;
 	struct interpreter *in;
 	int err;
 

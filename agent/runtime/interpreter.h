@@ -30,11 +30,9 @@ struct interpreter;
 struct interpreter_kind {
 	const char *module; /* of its frames: "[php]" */
 	size_t own_size;
-	unsigned int loop; /* which of its exports is an address in the evaluation loop */
-	/*
-	 * Not 0: the loop is the function of at least so many bytes that the exported one calls; it is not
-	 * exported itself.
-	 */
+	/* Return the run-time address of the evaluation loop, 0 if it is not known. */
+	uint64_t (*loop)(const struct runtime_file *file);
+	/* Not 0: the loop is the function of at least so many bytes that the one of this address calls. */
 	uint64_t callee_size;
 	/* Fill the own state, and make the plan. -ENOTSUP: there is no layout for this file. */
 	int (*attach)(struct interpreter *in, const struct runtime_file *file, struct plan *plan);

@@ -413,9 +413,14 @@ static int find_name(struct interpreter *in, struct raw_reader *r, const struct 
 	return perl_name(r, s->layout, frame, out);
 }
 
+static uint64_t find_loop(const struct runtime_file *file)
+{
+	return file->exports[EXPORT_LOOP];
+}
+
 static const struct interpreter_kind kind = { .module = "[perl]",
 					      .own_size = sizeof(struct state),
-					      .loop = EXPORT_LOOP,
+					      .loop = find_loop,
 					      .attach = begin,
 					      .stack = find_stack,
 					      .name = find_name };

@@ -397,9 +397,14 @@ static int find_name(struct interpreter *in, struct raw_reader *r, const struct 
 	return php_name(r, s->layout, frame, out);
 }
 
+static uint64_t find_loop(const struct runtime_file *file)
+{
+	return file->exports[EXPORT_LOOP];
+}
+
 static const struct interpreter_kind kind = { .module = "[php]",
 					      .own_size = sizeof(struct state),
-					      .loop = EXPORT_LOOP,
+					      .loop = find_loop,
 					      .attach = begin,
 					      .stack = find_stack,
 					      .name = find_name };

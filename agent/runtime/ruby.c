@@ -16,40 +16,40 @@ enum { ENV_LOCAL = 2, FRAME_FINISH = 0x20, FRAME_KIND = 0x7fff0001, FRAME_CFUNC 
 #define WORDS_MAX  (1u << 27)
 #define SCOPES_MAX 32 /* blocks in blocks that are gone through to the method */
 
-/* Offsets in the structures of Ruby's headers where pointers have 64 bits. */
+/* Offsets in the structures of Ruby's headers where pointers have 64 bits; those that are the same in these versions. */
+#define STRUCTURES                                                                                 \
+	.major = 3, .ec_stack = 0, .ec_stack_words = 8, .ec_cfp = 16, .ec_size = 24, .cf_pc = 0,   \
+	.cf_iseq = 16, .cf_ep = 32, .iseq_body = 16, .iseq_n = 4, .iseq_code = 8, .iseq_path = 64, \
+	.iseq_base_label = 72, .iseq_label = 80, .iseq_first_line = 88, .entry_size = 12,          \
+	.entry_line = 0, .me_class = 8, .me_definition = 16, .definition_name = 32,                \
+	.symbols_last = 0, .symbols_names = 16, .last_operator = 169
 static const struct ruby_layout layouts[] = {
-	{ .major = 3,
-	  .minor = 1,
-	  .ec_stack = 0,
-	  .ec_stack_words = 8,
-	  .ec_cfp = 16,
-	  .ec_size = 24,
-	  .cf_pc = 0,
-	  .cf_iseq = 16,
-	  .cf_ep = 32,
+	{ .minor = 1,
 	  .cf_size = 64,
-	  .iseq_body = 16,
-	  .iseq_n = 4,
-	  .iseq_code = 8,
-	  .iseq_path = 64,
-	  .iseq_base_label = 72,
-	  .iseq_label = 80,
-	  .iseq_first_line = 88,
+	  .first_line_size = 8,
 	  .info_table = 120,
 	  .info_n = 136,
 	  .info_index = 144,
-	  .entry_size = 12,
-	  .entry_line = 0,
-	  .me_class = 8,
-	  .me_definition = 16,
-	  .definition_name = 32,
 	  .class_ext = 24,
 	  .ext_ivars = 8,
 	  .ivars_start = 32,
 	  .ivars_entries = 48,
-	  .symbols_last = 0,
-	  .symbols_names = 16,
-	  .last_operator = 169 },
+	  .string_bytes = 16,
+	  .array_mask = 0x3,
+	  STRUCTURES },
+	{ .minor = 3,
+	  .cf_size = 56,
+	  .first_line_size = 4,
+	  .info_table = 112,
+	  .info_n = 128,
+	  .info_index = 136,
+	  .class_path = 152,
+	  .class_attached = 128,
+	  .class_flags = 149,
+	  .class_is_permanent = 1,
+	  .string_bytes = 24,
+	  .array_mask = 0x7f,
+	  STRUCTURES },
 };
 
 const struct ruby_layout *ruby_layout_of(unsigned int major, unsigned int minor)
@@ -253,9 +253,9 @@ void ruby_plan(const struct ruby_layout *l, uint64_t index, uint64_t base, struc
 
 /* ---- the runtime -------------------------------------------------------------------------------- */
 
-enum { EXPORT_VERSION, EXPORT_LOOP, EXPORT_ID, EXPORT_EC_USER };
+enum { EXPORT_VERSION, EXPORT_EXEC, EXPORT_ID, EXPORT_EC_USER, EXPORT_EVAL };
 
-#define LOOP_CALLEE 8192 /* bytes that vm_exec_core has at least, which rb_vm_exec calls */
+#define LOOP_CALLEE 8192 /* bytes that vm_exec_core has at least, which vm_exec calls */
 
 struct state {
 	const struct ruby_layout *layout;
@@ -264,7 +264,7 @@ struct state {
 	struct ruby_known known;
 };
 
-/* libruby-3.1.so.3.1.2, libruby.so.3.1, ruby3.1 */
+/* libruby-3.3.so.3.3.8, libruby.so.3.3, ruby3.3 */
 static bool is_named(const char *base)
 {
 	return !strncmp(base, "libruby", 7) || !strncmp(base, "ruby", 4);
@@ -304,6 +304,30 @@ static void read_code(struct state *s, const struct runtime_file *file)
 		}
 	}
 	s->code_at = at;
+}
+
+/*
+ * Find vm_exec, which calls the loop. It is exported as rb_vm_exec, or else rb_iseq_eval_main ends with a jump to it.
+ */
+static uint64_t find_loop(const struct runtime_file *file)
+{
+	uint64_t at = file->exports[EXPORT_EVAL], start, end, to_start, to_end;
+	uint8_t code[256];
+
+	if (file->exports[EXPORT_EXEC])
+		return file->exports[EXPORT_EXEC];
+	if (!at || uw_object_function(file->object, at - file->bias, &start, &end) ||
+	    !runtime_constant(file, at, code, sizeof(code)))
+		return 0;
+	for (size_t i = 0; i + 5 <= sizeof(code) && at - file->bias + i < end; i++) {
+		uint64_t to = at - file->bias + i + 5 +
+			      (uint64_t)(int64_t)(int32_t)uw_bytes_little_n(code + i + 1, 4);
+
+		if (code[i] == 0xe9 && (to < start || to >= end) &&
+		    !uw_object_function(file->object, to, &to_start, &to_end) && to == to_start)
+			return to + file->bias;
+	}
+	return 0;
 }
 
 /*
@@ -364,7 +388,7 @@ static int find_name(struct interpreter *in, struct raw_reader *r, const struct 
 
 static const struct interpreter_kind kind = { .module = "[ruby]",
 					      .own_size = sizeof(struct state),
-					      .loop = EXPORT_LOOP,
+					      .loop = find_loop,
 					      .callee_size = LOOP_CALLEE,
 					      .attach = begin,
 					      .stack = find_stack,
@@ -377,9 +401,10 @@ static int attach(const struct runtime_file *file, void **state, struct plan *pl
 
 const struct runtime_ops runtime_ruby = { .module = "[ruby]",
 					  .exports = { [EXPORT_VERSION] = "ruby_version",
-						       [EXPORT_LOOP] = "rb_vm_exec",
+						       [EXPORT_EXEC] = "rb_vm_exec",
 						       [EXPORT_ID] = "rb_id2str",
-						       [EXPORT_EC_USER] = "rb_errinfo" },
+						       [EXPORT_EC_USER] = "rb_errinfo",
+						       [EXPORT_EVAL] = "rb_iseq_eval_main" },
 					  .is_named = is_named,
 					  .attach = attach,
 					  .detach = interpreter_detach,

@@ -19,12 +19,16 @@ struct ruby_layout {
 	uint16_t cf_pc, cf_iseq, cf_ep, cf_size;
 	/* rb_iseq_t, its body, insns_info in it, and an entry of its table */
 	uint16_t iseq_body, iseq_n, iseq_code, iseq_path, iseq_base_label, iseq_label,
-		iseq_first_line;
+		iseq_first_line, first_line_size; /* 8: a Fixnum; 4: a number */
 	uint16_t info_table, info_n, info_index, entry_size, entry_line;
 	/* rb_callable_method_entry_t, rb_method_definition_t */
 	uint16_t me_class, me_definition, definition_name;
-	uint16_t class_ext, ext_ivars;	      /* RClass, rb_classext_t */
-	uint16_t ivars_start, ivars_entries;  /* st_table */
+	/* RClass, rb_classext_t, st_table: where the name and the attached object are instance variables */
+	uint16_t class_ext, ext_ivars, ivars_start, ivars_entries;
+	/* RClass with rb_classext_t behind it: where they are fields; 0: they are none */
+	uint16_t class_path, class_attached, class_flags, class_is_permanent;
+	uint16_t string_bytes;		      /* RString: of a short one; 24: behind the length */
+	uint16_t array_mask;		      /* RArray: how many are in a short one */
 	uint16_t symbols_last, symbols_names; /* rb_symbols_t */
 	uint32_t last_operator;		      /* tLAST_OP_ID */
 };

@@ -12,7 +12,7 @@ enum { KIND_IMEMO = 0x1a, KIND_ICLASS = 0x1c };
 enum { IMEMO_SHIFT = 12, IMEMO_MASK = 0xf, IMEMO_SVAR = 2, IMEMO_METHOD = 6 };
 enum { CLASS_SINGLETON = 1 << 12 };
 enum { STRING_HEAP = 1 << 13, STRING_SHIFT = 14, STRING_MASK = 0x1f };
-enum { ARRAY_EMBEDDED = 1 << 13, ARRAY_SHIFT = 15, ARRAY_MASK = 0x3 };
+enum { ARRAY_EMBEDDED = 1 << 13, ARRAY_SHIFT = 15 };
 enum {
 	OBJECT_CLASS = 8,
 	OBJECT_BODY = 16,
@@ -47,27 +47,29 @@ static uint64_t flags_of(struct raw_reader *r, uint64_t object)
 	return is_address(object) && raw_get_number(r, object, 8, &flags) ? flags : 0;
 }
 
-static bool add_string(struct raw_reader *r, uint64_t string, struct raw_text *text)
+static bool add_string(struct raw_reader *r, const struct ruby_layout *l, uint64_t string,
+		       struct raw_text *text)
 {
-	uint64_t flags = flags_of(r, string), size, at = string + OBJECT_BODY;
+	uint64_t flags = flags_of(r, string), size, at = string + l->string_bytes;
 
 	if ((flags & KIND) != KIND_STRING)
 		return false;
-	if (!(flags & STRING_HEAP))
+	if (!(flags & STRING_HEAP) && l->string_bytes == OBJECT_BODY)
 		return raw_text_get(text, r, at, flags >> STRING_SHIFT & STRING_MASK);
-	return raw_get_number(r, at, 8, &size) &&
-	       raw_get_number(r, string + STRING_POINTER, 8, &at) &&
+	return raw_get_number(r, string + OBJECT_BODY, 8, &size) &&
+	       (!(flags & STRING_HEAP) || raw_get_number(r, string + STRING_POINTER, 8, &at)) &&
 	       raw_text_get(text, r, at, size);
 }
 
-static bool array_at(struct raw_reader *r, uint64_t array, uint64_t index, uint64_t *out)
+static bool array_at(struct raw_reader *r, const struct ruby_layout *l, uint64_t array,
+		     uint64_t index, uint64_t *out)
 {
 	uint64_t flags = flags_of(r, array), size, at = array + OBJECT_BODY;
 
 	if ((flags & KIND) != KIND_ARRAY)
 		return false;
 	if (flags & ARRAY_EMBEDDED)
-		size = flags >> ARRAY_SHIFT & ARRAY_MASK;
+		size = flags >> ARRAY_SHIFT & l->array_mask;
 	else if (!raw_get_number(r, at, 8, &size) ||
 		 !raw_get_number(r, array + ARRAY_POINTER, 8, &at))
 		return false;
@@ -82,8 +84,9 @@ static bool add_symbol(struct raw_reader *r, const struct ruby_layout *l, uint64
 
 	return symbols && number < SYMBOLS_MAX &&
 	       raw_get_number(r, symbols + l->symbols_names, 8, &names) &&
-	       array_at(r, names, number / NAMES_EACH, &part) &&
-	       array_at(r, part, 2 * (number % NAMES_EACH), &name) && add_string(r, name, text);
+	       array_at(r, l, names, number / NAMES_EACH, &part) &&
+	       array_at(r, l, part, 2 * (number % NAMES_EACH), &name) &&
+	       add_string(r, l, name, text);
 }
 
 /* ---- names ------------------------------------------------------------------------------------- */
@@ -118,6 +121,28 @@ static bool class_variable(struct raw_reader *r, const struct ruby_layout *l, ui
 	return false;
 }
 
+/* Find the object that a class of its own is attached to. */
+static bool attached_object(struct raw_reader *r, const struct ruby_layout *l,
+			    struct ruby_known *known, uint64_t class, uint64_t *out)
+{
+	return l->class_attached ? raw_get_number(r, class + l->class_attached, 8, out)
+				 : class_variable(r, l, known->symbols, class, "__attached__",
+						  &known->attached, out);
+}
+
+/* Find the name of a class. One that is in a class without a name has none for good. */
+static bool class_name(struct raw_reader *r, const struct ruby_layout *l, struct ruby_known *known,
+		       uint64_t class, uint64_t *out)
+{
+	uint64_t flags;
+
+	return l->class_path ? raw_get_number(r, class + l->class_flags, 1, &flags) &&
+				       flags & l->class_is_permanent &&
+				       raw_get_number(r, class + l->class_path, 8, out)
+			     : class_variable(r, l, known->symbols, class, "__classpath__",
+					      &known->classpath, out);
+}
+
 /*
  * Add the class of a method and what is between them: "Class#", or "Class." if it is a method of the class
  * itself. Nothing is added if the class has no name.
@@ -134,16 +159,13 @@ static void add_class(struct raw_reader *r, const struct ruby_layout *l, struct 
 		flags = flags_of(r, class);
 	}
 	if ((flags & KIND) == KIND_CLASS && flags & CLASS_SINGLETON) {
-		if (!class_variable(r, l, known->symbols, class, "__attached__", &known->attached,
-				    &class))
+		if (!attached_object(r, l, known, class, &class))
 			return;
 		flags = flags_of(r, class);
 		between = ".";
 	}
 	if (((flags & KIND) != KIND_CLASS && (flags & KIND) != KIND_MODULE) ||
-	    !class_variable(r, l, known->symbols, class, "__classpath__", &known->classpath,
-			    &name) ||
-	    !add_string(r, name, text))
+	    !class_name(r, l, known, class, &name) || !add_string(r, l, name, text))
 		return;
 	raw_text_word(text, between);
 }
@@ -241,10 +263,10 @@ static int add_label(struct raw_reader *r, const struct ruby_layout *l, struct r
 
 	raw_text_clear(&label);
 	raw_text_clear(&base);
-	if (!raw_get_number(r, body + l->iseq_label, 8, &at) || !add_string(r, at, &label))
+	if (!raw_get_number(r, body + l->iseq_label, 8, &at) || !add_string(r, l, at, &label))
 		return -EFAULT;
 	if (method && raw_get_number(r, body + l->iseq_base_label, 8, &at) &&
-	    add_string(r, at, &base) && base.n <= label.n &&
+	    add_string(r, l, at, &base) && base.n <= label.n &&
 	    !strcmp(label.bytes + label.n - base.n, base.bytes) &&
 	    raw_get_number(r, method + l->me_class, 8, &class)) {
 		before = label.n - base.n;
@@ -276,11 +298,11 @@ int ruby_name(struct raw_reader *r, const struct ruby_layout *l, struct ruby_kno
 	if (err)
 		return err;
 	/* The path, or an array of the path as it was given and the real one. */
-	if (raw_get_number(r, body + l->iseq_path, 8, &path) && !add_string(r, path, &out->file) &&
-	    array_at(r, path, 0, &path))
-		(void)add_string(r, path, &out->file);
-	if (raw_get_number(r, body + l->iseq_first_line, 8, &line) && line & 1)
-		out->start_line = (uint32_t)(line >> 1); /* a Fixnum */
+	if (raw_get_number(r, body + l->iseq_path, 8, &path) &&
+	    !add_string(r, l, path, &out->file) && array_at(r, l, path, 0, &path))
+		(void)add_string(r, l, path, &out->file);
+	if (raw_get_number(r, body + l->iseq_first_line, l->first_line_size, &line))
+		out->start_line = (uint32_t)(l->first_line_size == 8 ? line >> 1 : line);
 	find_line(r, l, body, frame->at, out);
 	if (!out->line)
 		out->line = out->start_line;

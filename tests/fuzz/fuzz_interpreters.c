@@ -90,6 +90,11 @@ static int begin(struct interpreter *in, const struct runtime_file *file, struct
 	return 0;
 }
 
+static uint64_t find_loop(const struct runtime_file *file)
+{
+	return file->exports[0];
+}
+
 static int find_php(struct interpreter *in, const struct runtime_stack *stack,
 		    struct raw_stack *raw)
 {
@@ -109,26 +114,70 @@ static int name_php(struct interpreter *in, struct raw_reader *r, const struct r
 	return err;
 }
 
-static int find_ruby(struct interpreter *in, const struct runtime_stack *stack,
-		     struct raw_stack *raw)
+/* Ruby is there twice: its memory of two versions. */
+static struct {
+	uint64_t ec, symbols;
+} rubies[2];
+
+static void put_ruby_of(unsigned int minor, unsigned int i)
+{
+	ruby_minor = minor;
+	put_ruby();
+	rubies[i].ec = ruby_ec;
+	rubies[i].symbols = ruby_symbol_table;
+}
+
+static void put_ruby_3_1(void)
+{
+	put_ruby_of(1, 0);
+}
+
+static void put_ruby_3_3(void)
+{
+	put_ruby_of(3, 1);
+}
+
+static int find_ruby_3_1(struct interpreter *in, const struct runtime_stack *stack,
+			 struct raw_stack *raw)
 {
 	(void)in;
 	raw->max = FRAMES_MAX;
-	return ruby_stack(stack->memory, ruby_layout_of(3, 1), ruby_ec, raw);
+	return ruby_stack(stack->memory, ruby_layout_of(3, 1), rubies[0].ec, raw);
 }
 
-static int name_ruby(struct interpreter *in, struct raw_reader *r, const struct raw_frame *frame,
-		     struct raw_name *out)
+static int find_ruby_3_3(struct interpreter *in, const struct runtime_stack *stack,
+			 struct raw_stack *raw)
 {
-	struct ruby_known known = { .symbols = ruby_symbol_table };
+	(void)in;
+	raw->max = FRAMES_MAX;
+	return ruby_stack(stack->memory, ruby_layout_of(3, 3), rubies[1].ec, raw);
+}
+
+static int name_ruby(const struct ruby_layout *layout, uint64_t symbols, struct raw_reader *r,
+		     const struct raw_frame *frame, struct raw_name *out)
+{
+	struct ruby_known known = { .symbols = symbols };
 	int err;
 
-	(void)in;
-	sink += ruby_symbols(r, ruby_layout_of(3, 1), image.bytes + 0x1000, 128, BASE + 0x1000);
-	err = ruby_name(r, ruby_layout_of(3, 1), &known, frame, out);
+	sink += ruby_symbols(r, layout, image.bytes + 0x1000, 128, BASE + 0x1000);
+	err = ruby_name(r, layout, &known, frame, out);
 	check(&out->function);
 	check(&out->file);
 	return err;
+}
+
+static int name_ruby_3_1(struct interpreter *in, struct raw_reader *r,
+			 const struct raw_frame *frame, struct raw_name *out)
+{
+	(void)in;
+	return name_ruby(ruby_layout_of(3, 1), rubies[0].symbols, r, frame, out);
+}
+
+static int name_ruby_3_3(struct interpreter *in, struct raw_reader *r,
+			 const struct raw_frame *frame, struct raw_name *out)
+{
+	(void)in;
+	return name_ruby(ruby_layout_of(3, 3), rubies[1].symbols, r, frame, out);
 }
 
 static int find_perl(struct interpreter *in, const struct runtime_stack *stack,
@@ -154,11 +203,30 @@ static const struct {
 	void (*put)(void);
 	struct interpreter_kind kind;
 } kinds[] = {
-	{ put_php, { .module = "[php]", .attach = begin, .stack = find_php, .name = name_php } },
-	{ put_ruby,
-	  { .module = "[ruby]", .attach = begin, .stack = find_ruby, .name = name_ruby } },
+	{ put_php,
+	  { .module = "[php]",
+	    .loop = find_loop,
+	    .attach = begin,
+	    .stack = find_php,
+	    .name = name_php } },
+	{ put_ruby_3_1,
+	  { .module = "[ruby]",
+	    .loop = find_loop,
+	    .attach = begin,
+	    .stack = find_ruby_3_1,
+	    .name = name_ruby_3_1 } },
 	{ put_perl,
-	  { .module = "[perl]", .attach = begin, .stack = find_perl, .name = name_perl } },
+	  { .module = "[perl]",
+	    .loop = find_loop,
+	    .attach = begin,
+	    .stack = find_perl,
+	    .name = name_perl } },
+	{ put_ruby_3_3,
+	  { .module = "[ruby]",
+	    .loop = find_loop,
+	    .attach = begin,
+	    .stack = find_ruby_3_3,
+	    .name = name_ruby_3_3 } },
 };
 
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), NATIVE = 4 };

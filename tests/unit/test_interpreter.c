@@ -78,16 +78,21 @@ static int begin(struct interpreter *in, const struct runtime_file *file, struct
 	return file->exports[2] ? 0 : -ENOTSUP;
 }
 
+static uint64_t find_loop(const struct runtime_file *file)
+{
+	return file->exports[1];
+}
+
 static const struct interpreter_kind kinds[] = {
 	{ .module = "[test]",
 	  .own_size = sizeof(int),
-	  .loop = 1,
+	  .loop = find_loop,
 	  .attach = begin,
 	  .stack = find_stack,
 	  .name = name_frame },
 	{ .module = "[test]",
 	  .own_size = sizeof(int),
-	  .loop = 1,
+	  .loop = find_loop,
 	  .callee_size = 4096,
 	  .attach = begin,
 	  .stack = find_stack,

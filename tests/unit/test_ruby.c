@@ -11,7 +11,7 @@ static struct raw_name name;
 
 static const struct ruby_layout *layout(void)
 {
-	return ruby_layout_of(3, 1);
+	return ruby_layout_of(3, ruby_minor);
 }
 
 static struct ruby_known *known(void)
@@ -53,8 +53,8 @@ static void test_stack_has_all_calls(void)
 		      frames[4].entry,
 	      "where C code called");
 	CHECK(!ruby_name(reading(m), layout(), &(struct ruby_known){ 0 }, &frames[2], &name) &&
-		      !strcmp(name.function.bytes, "total"),
-	      "without symbols there are no classes");
+		      !strcmp(name.function.bytes, ruby_minor == 3 ? "Cart#total" : "total"),
+	      "without symbols there are no classes, but where they have a field");
 	runtime_memory_free(m);
 }
 
@@ -77,7 +77,7 @@ static size_t planned(unsigned int n, enum plan_end *end)
 	block = take(64);
 	put_word(vector + 32, block);
 	put_word(block + 24, ruby_ec);
-	put_word(ruby_ec + 16, ruby_frames + 64 * (5 - n));
+	put_word(ruby_ec + 16, ruby_frames + ruby_cf() * (5 - n));
 	ruby_plan(layout(), index, BASE, &plan);
 	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = thread };
 	m = planned_memory(&model, &plan, end);
@@ -183,19 +183,19 @@ static void test_hostile_stacks_end(void)
 	m = image_memory();
 	put_word(ruby_ec + 8, UINT64_MAX / 8);
 	CHECK(find(m, &stack) == -EBADMSG && !stack.n, "2^61 words");
-	put_word(ruby_ec + 8, RUBY_WORDS + 64 * 800);
+	put_word(ruby_ec + 8, RUBY_WORDS + ruby_cf() * 800);
 	CHECK(find(m, &stack) < 0 && stack.n >= 5, "frames that are not there");
 	put_word(ruby_ec + 8, RUBY_WORDS);
 	put_word(ruby_ec + 16, ruby_frames + 8);
 	CHECK(find(m, &stack) == -EBADMSG, "between two frames");
-	put_word(ruby_ec + 16, ruby_frames + 64 * RUBY_FRAMES + 64);
+	put_word(ruby_ec + 16, ruby_frames + ruby_cf() * (RUBY_FRAMES + 1));
 	CHECK(find(m, &stack) == -EBADMSG, "behind the stack");
 	put_word(ruby_ec + 16, ruby_frames);
 	put_word(ruby_frames + 32, 0);
 	CHECK(!find(m, &stack) && stack.n == 5 && !frames[0].entry && !frames[0].owner,
 	      "without its environment a frame is still there");
 	CHECK(is(m, &frames[0], "block in total", FILE_NAME, 51, 50), "its name lacks the class");
-	put_word(ruby_frames + 64 + 32, 7);
+	put_word(ruby_frames + ruby_cf() + 32, 7);
 	CHECK(!find(m, &stack) && stack.n == 4, "a C function is not");
 	runtime_memory_free(m);
 }
@@ -233,10 +233,12 @@ static void test_hostile_names_end(void)
 	frame.code = BASE + IMAGE_SIZE;
 	CHECK(ruby_name(reading(m), layout(), known(), &frame, &name) == -EBADMSG, "no memory");
 	memcpy(&body, image.bytes + (frames[2].code + 16 - BASE), 8);
-	put(body + 136, 3, 4);
+	put(body + layout()->info_n, 3, 4);
 	CHECK(is(m, &frames[2], "Cart#total", FILE_NAME, 100, 100), "an entry beyond the table");
 	runtime_memory_free(m);
 
+	if (ruby_minor == 3)
+		return;
 	/* A class with 2^64 variables. */
 	m = image_memory();
 	memcpy(&body, image.bytes + (frames[1].code + 8 - BASE), 8);
@@ -249,15 +251,71 @@ static void test_hostile_names_end(void)
 	runtime_memory_free(m);
 }
 
+/* In 3.3 a class that is in one without a name has a name, too, but not for good. */
+static void test_class_whose_name_may_change(void)
+{
+	struct runtime_memory *m;
+	struct raw_stack stack;
+	uint64_t class;
+
+	put_ruby();
+	m = image_memory();
+	CHECK(!find(m, &stack) && is(m, &frames[1], "Array#each", "", 0, 0), "for good");
+	memcpy(&class, image.bytes + (frames[1].code + 8 - BASE), 8);
+	put(class + 149, 0xfe, 1);
+	CHECK(is(m, &frames[1], "each", "", 0, 0), "not for good");
+	put_word(class + 152, BASE + IMAGE_SIZE);
+	put(class + 149, 1, 1);
+	CHECK(is(m, &frames[1], "each", "", 0, 0), "no memory");
+	runtime_memory_free(m);
+}
+
+/* Since 3.3 a short array has up to 127 values, and a string's length is a number of its own. */
+static void test_lengths_of_short_arrays_and_strings(void)
+{
+	struct runtime_memory *m;
+	struct raw_stack stack;
+	uint64_t label, body, part;
+
+	put_ruby();
+	m = image_memory();
+	CHECK(!find(m, &stack), "stack");
+	memcpy(&body, image.bytes + (frames[3].code + 16 - BASE), 8);
+	memcpy(&label, image.bytes + (body + 80 - BASE), 8);
+	put_word(label + 16, UINT64_MAX);
+	image.reads = 0;
+	CHECK(!ruby_name(reading(m), layout(), known(), &frames[3], &name) &&
+		      name.function.n <= RAW_PART_MAX && image.reads < 100,
+	      "a string of 2^64 bytes is cut");
+	part = take(16 + 8 * 80);
+	put_word(part, 7 | 1 << 13 | (uint64_t)80 << 15);
+	put_word(part + 16 + 8 * 2, ruby_string("+"));
+	put_word(ruby_names, 7 | 1 << 13 | (uint64_t)1 << 15);
+	put_word(ruby_names + 16, part);
+	put_word(part + 16 + 8 * 78, ruby_string("map"));
+	put_word(ruby_symbol_table, 200);
+	memcpy(&body, image.bytes + (frames[1].code + 16 - BASE), 8);
+	put_word(body + 32, 39);
+	CHECK(!ruby_name(reading(m), layout(), known(), &frames[1], &name) &&
+		      strstr(name.function.bytes, "map"),
+	      "the 79th of 80 values");
+	runtime_memory_free(m);
+}
+
 int main(void)
 {
-	test_stack_has_all_calls();
-	test_plan_copies_what_the_stack_needs();
-	test_lines_of_all_positions();
-	test_symbols_grow();
-	test_symbols_are_found_in_code();
-	test_hostile_stacks_end();
-	test_scopes_of_a_block_are_bounded();
-	test_hostile_names_end();
+	for (ruby_minor = 1; ruby_minor <= 3; ruby_minor += 2) {
+		test_stack_has_all_calls();
+		test_plan_copies_what_the_stack_needs();
+		test_lines_of_all_positions();
+		test_symbols_grow();
+		test_symbols_are_found_in_code();
+		test_hostile_stacks_end();
+		test_scopes_of_a_block_are_bounded();
+		test_hostile_names_end();
+	}
+	ruby_minor = 3;
+	test_class_whose_name_may_change();
+	test_lengths_of_short_arrays_and_strings();
 	return check_done();
 }

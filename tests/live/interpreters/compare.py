@@ -58,7 +58,8 @@ def is_right(frames):
 
 # Names are read soon after the first samples, but reading may take only a part of the time: on a busy machine this takes
 # longer. So the samples count from the last one of the first half on that lacks names.
-numbers = list(samples)
+# A thread of Ruby 3.3's own, which runs no code of Ruby, waits there for others.
+numbers = [n for n in samples if samples[n] or 'epoll_wait' not in stacks[n]]
 early = 1 + max((i for i, n in enumerate(numbers[:len(numbers) // 2]) if not samples[n] or any(name == '[unknown]' for name, _ in samples[n])), default=-1)
 right = complete = none = 0
 wrong = collections.Counter()
@@ -73,7 +74,7 @@ for frames in (samples[n] for n in numbers[early:]):
 		complete += tuple(name for name, _ in frames) in whole
 	else:
 		wrong[' '.join('@'.join(f) for f in frames)] += 1
-total = len(samples) - early
+total = len(numbers) - early
 print(f'{module}: {total} samples ({early} before that), {right} right, {complete} of them in a place that is known, {none} without frames, {sum(wrong.values())} wrong')
 for text, n in wrong.most_common(3):
 	print(f'wrong, {n} times: {text[:600]}')
