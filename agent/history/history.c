@@ -297,7 +297,8 @@ bool history_is(const char *path)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	bool is = fd >= 0 && !io_read_at(fd, 0, head, sizeof(head)) &&
 		  !memcmp(head, magic, sizeof(magic)) &&
-		  (head[68] << 24 | head[69] << 16 | head[70] << 8 | head[71]) == history_kind.id;
+		  ((uint32_t)head[68] << 24 | (uint32_t)head[69] << 16 | (uint32_t)head[70] << 8 |
+		   head[71]) == (uint32_t)history_kind.id;
 
 	if (fd >= 0)
 		(void)close(fd);

@@ -29,6 +29,8 @@ sqlite3 "$work/store" 'pragma journal_mode = delete; pragma page_size = 1024; va
 for command in 6 7 10 11 13; do
 	seed $command "$work/store"
 done
+# A database of another program, whose id is more than an int.
+{ printf '\5SQLite format 3\0'; head -c 84 /dev/zero | tr '\0' '\377'; } > "$work/seeds/other"
 "$BUILD/offwind" cache export -q --db "$work/store" plain -o "$work/exported"
 seed 12 "$work/exported"
 FUZZ_RSS_MB=2048 tests/fuzz/run program 4000 32000 "$work/seeds"
