@@ -120,7 +120,7 @@ static uint64_t wanted_of(const char *type)
 	uint64_t bits = 0;
 
 	for (size_t i = 0; i < N_WANTED; i++)
-		if (!strcmp(wanted[i].type, type))
+		if (*wanted[i].type == *type && !strcmp(wanted[i].type, type))
 			bits |= UINT64_C(1) << i;
 	return bits;
 }
