@@ -14,6 +14,7 @@
 #include "agent/history/vtab.h"
 #include "base/bytes.h"
 #include "tests/fuzz/memory_database.h"
+#include "tests/fuzz/sqlite_memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -67,8 +68,8 @@ static const char *const queries[] = {
 
 static struct history history;
 static sqlite3 *changes; /* rows are written through this connection, without foreign keys */
-static sqlite3_stmt *rows[N_INSERTS], *asked[N_QUERIES];
-static struct memory_database sound; /* without rows */
+static sqlite3_stmt *rows[N_INSERTS], *asked[N_QUERIES], *transaction[2]; /* begin, commit */
+static struct memory_database sound;					  /* without rows */
 
 static sqlite3 *connect_again(void)
 {
@@ -106,6 +107,8 @@ static void open_in_memory(void)
 		abort();
 	for (size_t i = 0; i < N_INSERTS; i++)
 		rows[i] = prepare(changes, inserts[i]);
+	transaction[0] = prepare(changes, "BEGIN");
+	transaction[1] = prepare(changes, "COMMIT");
 	for (size_t i = 0; i < N_QUERIES; i++)
 		asked[i] = prepare(history.db, queries[i]);
 }
@@ -117,10 +120,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	stderr = fopen("/dev/null", "we"); /* libFuzzer has its own way to standard error */
 	if (!stderr)
 		abort();
-	/* Without this, most of the time would go into the heap for what SQLite parses. */
-	(void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 300);
+	sqlite_memory_use();
 	open_in_memory();
 	return 0;
+}
+
+static void step(sqlite3_stmt *stmt)
+{
+	if (sqlite3_step(stmt) != SQLITE_DONE)
+		abort();
+	db_release(stmt);
 }
 
 static void insert_row(struct uw_bytes *b)
@@ -230,12 +239,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct history *h = &history;
 
 	begin_again(h);
-	if (db_exec(changes, "BEGIN"))
-		abort();
+	step(transaction[0]);
 	for (int i = 0; i < ROWS_MAX && !uw_bytes_done(&b); i++)
 		insert_row(&b);
-	if (db_exec(changes, "COMMIT"))
-		abort();
+	step(transaction[1]);
 	read_all(h, mode, &s);
 	if (s && mode & ADDS)
 		(void)history_add(h, s,

@@ -7,6 +7,7 @@
 #include "agent/http/api.h"
 
 #include "agent/store/query/sql.h"
+#include "tests/fuzz/sqlite_memory.h"
 #include "tests/history.h"
 
 #include <ctype.h>
@@ -87,6 +88,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	stderr = fopen("/dev/null", "we"); /* libFuzzer has its own way to standard error */
 	if (!stderr)
 		abort();
+	sqlite_memory_use();
 	db_make_name();
 	(void)snprintf(store_name, sizeof(store_name), "%s/s.db", db_folder);
 	(void)atexit(clean_up);

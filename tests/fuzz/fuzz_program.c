@@ -3,7 +3,27 @@
  * the file that it reads: a recording of any kind, a profile or a store. A command must return one
  * of the program's exit codes, and say why if it fails.
  */
+#include "unwinder/unwinder.h"
+
+#include <stdlib.h>
+
+/* A worker has a megabyte, which the sanitizer would map, mark and unmap for each input: all get the same one. */
+static int same_worker(struct uw_worker **out)
+{
+	static struct uw_worker *worker;
+
+	if (!worker && uw_worker_new(&worker))
+		abort();
+	*out = worker;
+	return 0;
+}
+
+#define uw_worker_new	     same_worker
+#define uw_worker_free(same) (void)(same)
+#include "agent/pipeline/pipeline.c"
+
 #include "agent/cmd/cmd.h"
+#include "agent/limits.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -19,6 +39,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define WORDS_MAX 13
+#define FRAMES	  100
 
 /* FILE stands for the input's path, OTHER for that of another file, which does not exist yet. */
 #define FILE_WORD  "FILE"
@@ -107,6 +128,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)snprintf(other, sizeof(other), "%s.2", path);
 	(void)atexit(remove_input);
 	(void)setenv("OFFWIND_DB", "", 1);
+	limits.frames = FRAMES; /* room is made for all of them, and marked by the sanitizer */
 	make_kernel();
 	messages = open_memstream(&said, &n_said);
 	stdout = fopen("/dev/null", "we");
@@ -119,13 +141,18 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *words[WORDS_MAX + 1];
+	static bool is_store; /* a store can have files beside it */
 	int n = 0, fd, code;
 	size_t i;
 
 	if (size < 1)
 		return 0;
 	i = data[0] % N_COMMANDS;
-	remove_input();
+	if (is_store)
+		remove_input();
+	else
+		(void)unlink(path);
+	is_store = commands[i].run == cmd_cache;
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 || write(fd, data + 1, size - 1) != (ssize_t)(size - 1) || close(fd))
 		abort();

@@ -6,7 +6,9 @@
  * several times as long as all the rest.
  */
 #include "agent/store/query/sql.h"
+#include "agent/store/session.h"
 #include "agent/store/store.h"
+#include "tests/fuzz/sqlite_memory.h"
 #include "tests/fuzz/store_use.h"
 
 #include <fcntl.h>
@@ -98,8 +100,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	if (!null)
 		abort();
 	stderr = null; /* libFuzzer has its own way to standard error */
-	/* Without this, most of the time would go into the heap for what SQLite parses. */
-	(void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 300);
+	sqlite_memory_use();
 	make_new_store();
 	return 0;
 }
@@ -122,15 +123,11 @@ static void ask(enum sql_format format, const char *sql)
 }
 
 /* The file that the database says it knows first: so it is found, unless its row is damaged. */
-static struct store_file known_file(void)
+static struct store_file known_file(sqlite3 *db)
 {
 	struct store_file file = { .known = true, .vouched = true, .path = "/bin/plain" };
-	char error[DB_ERROR_SIZE];
 	sqlite3_stmt *row = NULL;
-	sqlite3 *db;
 
-	if (db_open(path, &db_store, DB_READ, &db, error))
-		return file;
 	if (!sqlite3_prepare_v2(
 		    db, "SELECT dev, ino, elf_off, size, mtime_ns, ctime_ns, uid FROM files", -1,
 		    &row, NULL) &&
@@ -144,19 +141,19 @@ static struct store_file known_file(void)
 		file.uid = (uint64_t)sqlite3_column_int64(row, 6);
 	}
 	(void)sqlite3_finalize(row);
-	(void)sqlite3_close(db);
 	return file;
 }
 
 static void use(bool changes, const uint8_t *elf, size_t size)
 {
-	const struct store_file file = known_file();
+	struct store_file file;
 	struct uw_object *object;
 	struct store *store;
 
 	if (uw_object_open_image(elf, size, &object))
 		return;
 	if (!store_open(path, &store)) {
+		file = known_file(store->db);
 		if (changes)
 			fill(store, object, &file, elf, size);
 		look_up(store, object, &file);

@@ -10,6 +10,7 @@
 #include "agent/store/session.h"
 #include "schema/lines_blob.h"
 #include "tests/fuzz/memory_database.h"
+#include "tests/fuzz/sqlite_memory.h"
 #include "tests/fuzz/store_use.h"
 #include "tests/fuzz/stored.h"
 
@@ -317,8 +318,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		abort();
 	stderr = null; /* libFuzzer has its own way to standard error */
 	make_elf();
-	/* Without this, most of the time would go into the heap for what SQLite parses. */
-	(void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 300);
+	sqlite_memory_use();
 	if (sqlite3_vfs_register(sqlite3_vfs_find("memdb"), 1) ||
 	    db_open(path, &db_store, DB_WRITE, &changes, error))
 		abort();
