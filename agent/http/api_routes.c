@@ -130,6 +130,12 @@ static bool is_route(const char *route, const char *path)
 	return route[n - 1] == '/' && n > 1 ? !strncmp(path, route, n) : !strcmp(path, route);
 }
 
+/* Return whether a route answers a method. HEAD is answered as GET; what sends the reply leaves its content out. */
+static bool takes(const char *route, const char *method)
+{
+	return !strcmp(method, route) || (!strcmp(method, "HEAD") && !strcmp(route, "GET"));
+}
+
 void api_answer(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	bool there = false, elsewhere = false;
@@ -140,8 +146,10 @@ void api_answer(struct api *api, const struct http_request *r, struct http_reply
 		if (!is_route(routes[i].path, r->path))
 			continue;
 		there = true;
-		if (strcmp(r->method, routes[i].method) != 0)
+		if (!takes(routes[i].method, r->method)) {
+			reply->allow = *routes[i].method == 'G' ? "GET, HEAD" : routes[i].method;
 			continue;
+		}
 		elsewhere = api->remote && !routes[i].remote;
 		if (elsewhere)
 			continue;

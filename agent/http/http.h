@@ -32,6 +32,7 @@ struct http_reply {
 	unsigned int status;	/* 200 … */
 	const char *type;	/* of the content; static */
 	const char *policy;	/* Content-Security-Policy; static; NULL: none */
+	const char *allow;	/* with status 405: the methods of the path; static */
 	const char *file;	/* name to save the content as; static; NULL: it is shown */
 	FILE *out;		/* the content: a file, which has a descriptor */
 	char error[HTTP_ERROR]; /* if status is not 200 and nothing was written */

@@ -141,8 +141,8 @@ static void add_headers(const struct serving *s, struct MHD_Response *r, const c
 		(void)s->mhd.add_header(r, headers[i][0], headers[i][1]);
 }
 
-static enum MHD_Result reply_text(const struct serving *s, struct MHD_Connection *c,
-				  unsigned int status, const char *text)
+static enum MHD_Result reply_error(const struct serving *s, struct MHD_Connection *c,
+				   unsigned int status, const char *text, const char *allow)
 {
 	char line[HTTP_ERROR + 2];
 	int n = snprintf(line, sizeof(line), "%s\n", text);
@@ -154,9 +154,17 @@ static enum MHD_Result reply_text(const struct serving *s, struct MHD_Connection
 	add_headers(s, r, "text/plain; charset=utf-8");
 	if (status == MHD_HTTP_UNAUTHORIZED)
 		(void)s->mhd.add_header(r, "WWW-Authenticate", "Bearer");
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && allow)
+		(void)s->mhd.add_header(r, "Allow", allow);
 	queued = s->mhd.queue(c, status, r);
 	s->mhd.destroy(r);
 	return queued;
+}
+
+static enum MHD_Result reply_text(const struct serving *s, struct MHD_Connection *c,
+				  unsigned int status, const char *text)
+{
+	return reply_error(s, c, status, text, NULL);
 }
 
 /* Send the file of a reply, which is closed in each case. */
@@ -290,7 +298,7 @@ static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c, struc
 		return MHD_YES;
 	if (reply.status == HTTP_LATER)
 		return reply_text(s, c, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests wait");
-	return reply_text(s, c, reply.status, reply.error);
+	return reply_error(s, c, reply.status, reply.error, reply.allow);
 }
 
 /* Answer, or let the request wait first. */

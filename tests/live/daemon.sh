@@ -245,6 +245,7 @@ for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?
 	get "${request#* }" >"$dir/reply"
 	[ "$(head -1 "$dir/reply")" = "${request%% *}" ] && [ "$(wc -l <"$dir/reply")" = 2 ] || fail "$request: $(head -c 300 "$dir/reply")"
 done
+curl -sI --max-time 30 --unix-socket "$socket" http://localhost/healthz | tr -d '\r' | grep -q '^HTTP/1.1 200' || fail "HEAD /healthz"
 [ "$(status /healthz 'Origin: http://elsewhere.example')" = 403 ] || fail "another site may ask"
 
 echo "== the history is read by commands, too"

@@ -80,7 +80,7 @@ function ask(method, url, body, headers = {}) {
     const r = http.request({ socketPath: process.argv[3], method, path: url, headers }, (reply) => {
       const parts = []
       reply.on('data', (part) => parts.push(part))
-      reply.on('end', () => done({ status: reply.statusCode, type: (reply.headers['content-type'] || '').split(';')[0], body: Buffer.concat(parts) }))
+      reply.on('end', () => done({ status: reply.statusCode, allow: reply.headers.allow, type: (reply.headers['content-type'] || '').split(';')[0], body: Buffer.concat(parts) }))
     })
     r.on('error', failed)
     r.end(body)
@@ -135,7 +135,7 @@ async function try_all(p) {
   }
   if (!p.parameters.some((q) => q.name === 'labels')) await expect(p, 400, [[{ name: 'nosuch', in: 'query' }, '1']])
   const other = await ask('DELETE', p.at)
-  if (other.status !== 405) fail(`DELETE ${p.at}: ${other.status}`)
+  if (other.status !== 405 || !`${other.allow}`.startsWith(p.method)) fail(`DELETE ${p.at}: ${other.status} ${other.allow}`)
 }
 await Promise.all(operations.map(try_all))
 const by = Object.fromEntries(operations.map((p) => [p.o.operationId, p]))
