@@ -83,7 +83,7 @@ int fleet_answer(const struct fleet_asked *asked, char **text, size_t *size)
 		api_answer(&api, asked->request, &reply);
 	if (!err && reply.status != 200) {
 		/* What the server says has been reported already. */
-		log_error("%s: %s", url.base, reply.error);
+		log_error("%s: %s", url.shown, reply.error);
 		err = -EIO;
 	}
 	if (!err)

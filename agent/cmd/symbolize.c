@@ -105,7 +105,7 @@ static int ask_server(struct asking *a)
 		return err;
 	err = addresses_take(&a->batch, reply, size);
 	if (err == -EBADMSG)
-		log_error("%s: the reply cannot be read", a->urls[a->at].base);
+		log_error("%s: the reply cannot be read", a->urls[a->at].shown);
 	return err;
 }
 
@@ -120,7 +120,7 @@ static int next(struct asking *a, uint64_t *n)
 		err = ask_server(a);
 		if (!err && !a->batch.there) {
 			log_info("%s: %" PRIu64 " addresses, %" PRIu64 " got names",
-				 a->urls[a->at].base, a->batch.n_asked, a->batch.n_named);
+				 a->urls[a->at].shown, a->batch.n_asked, a->batch.n_named);
 			addresses_fini(&a->batch);
 			a->at++;
 		}

@@ -46,7 +46,8 @@ int server_url_parse(const char *text, struct server_url *out)
 	}
 	out->base = slash ? strndup(text, (size_t)(slash - text)) : strdup(text);
 	out->database = strdup(slash && slash[1] ? slash + 1 : SERVER_DATABASE);
-	if (out->base && out->database)
+	out->shown = out->base ? strdup(curl_shown(out->base, shown)) : NULL;
+	if (out->base && out->database && out->shown)
 		return 0;
 	server_url_fini(out);
 	return -ENOMEM;
@@ -56,6 +57,7 @@ void server_url_fini(struct server_url *url)
 {
 	free(url->base);
 	free(url->database);
+	free(url->shown);
 	*url = (struct server_url){ .base = NULL };
 }
 
@@ -159,7 +161,7 @@ int server_do(const struct fleet_server *s, const char *sql)
 
 int server_number(const struct fleet_server *s, const char *sql, uint64_t *out)
 {
-	char shown[CURL_SHOWN], *text = NULL, *end;
+	char *text = NULL, *end;
 	size_t size;
 	int err = server_ask((void *)(uintptr_t)s, sql, NULL, &text, &size);
 
@@ -169,7 +171,7 @@ int server_number(const struct fleet_server *s, const char *sql, uint64_t *out)
 	*out = strtoull(text, &end, 10);
 	if (end == text || errno || (*end && *end != '\n')) {
 		log_error("%s: the reply is no number; does clickhouse-server run there?",
-			  curl_shown(s->url->base, shown));
+			  s->url->shown);
 		err = -EBADMSG;
 	}
 	free(text);
@@ -264,7 +266,6 @@ int server_init(const struct server_url *url, const char *cluster)
 		"toUInt32(splitByChar('.', version())[2]) FORMAT TabSeparated";
 	struct fleet_server server = { .url = url, .database = "" };
 	uint64_t version = 0;
-	char shown[CURL_SHOWN];
 	int err;
 
 	if (cluster && !is_name(cluster)) {
@@ -280,7 +281,7 @@ int server_init(const struct server_url *url, const char *cluster)
 	if (!err && cluster)
 		err = make_distributed(&server, url->database, cluster);
 	if (!err)
-		log_info("%s: the tables are there (%" PRIu64 ".%" PRIu64 ")",
-			 curl_shown(url->base, shown), version / 1000, version % 1000);
+		log_info("%s: the tables are there (%" PRIu64 ".%" PRIu64 ")", url->shown,
+			 version / 1000, version % 1000);
 	return err;
 }

@@ -13,6 +13,7 @@
 struct server_url {
 	char *base;	/* "http://user:password@host:8123"; owned */
 	char *database; /* owned */
+	char *shown;	/* base as messages have it, without a user and a password; owned */
 };
 
 /*

@@ -4,7 +4,7 @@
 set -u
 offwind=$BUILD/offwind
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+trap 'kill ${server:-} 2>/dev/null; rm -rf "$dir"' EXIT
 failures=0
 fail() {
 	echo "FAIL: $*"
@@ -92,6 +92,29 @@ for url in http://me:hidden@127.0.0.1:2 http://me:hidden@127.0.0.1:2/not-a-name 
 		grep -q 127.0.0.1 "$dir/log" && ! grep -qE 'hidden|port 1 ' "$dir/log" || fail "$what $url: $(cat "$dir/log")"
 	done
 done
+# A server that says 0 to everything.
+cat >"$dir/server.py" <<'P'
+import http.server, sys
+class Zero(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers['Content-Length']))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'0\n')
+    def log_message(self, *words):
+        pass
+server = http.server.HTTPServer(('127.0.0.1', 0), Zero)
+print(server.server_port, flush=True)
+server.serve_forever()
+P
+coproc python3 "$dir/server.py"
+server=$COPROC_PID
+read -r -t 60 port <&"${COPROC[0]}" || fail "no server"
+for what in "fleet init" "query top --fleet" "symbolize --fleet"; do
+	"$offwind" $what "http://me:hidden@127.0.0.1:$port" >"$dir/log" 2>&1
+	grep -q "127.0.0.1:$port: " "$dir/log" && ! grep -q hidden "$dir/log" || fail "$what of a server: $(cat "$dir/log")"
+done
+kill $server
 printf '[export clickhouse]\nurl = htp://me:hidden@one:8123,http://me:hidden@two:8123\n' >"$dir/wrong"
 check "$dir/wrong"
 grep -q "'htp://one:8123,http://two:8123' is no URL" "$dir/log" || fail "a wrong URL with a password: $(cat "$dir/log")"
