@@ -169,6 +169,11 @@ int selection_label(void *to, const char *option, char *text)
 	return add_label(to, option, option + 2, text, false);
 }
 
+bool selection_takes_beginning(const char *key)
+{
+	return !strcmp(key, "container_id");
+}
+
 int selection_container(void *to, const char *option, char *text)
 {
 	return add_label(to, option, "container_id", text, true);
@@ -183,7 +188,7 @@ int selection_any_label(void *to, const char *option, char *text)
 		return -EINVAL;
 	}
 	*equals = '\0';
-	return add_label(to, option, text, equals + 1, false);
+	return add_label(to, option, text, equals + 1, selection_takes_beginning(text));
 }
 
 int selection_focus(void *to, const char *option, char *text)

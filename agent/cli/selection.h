@@ -68,6 +68,8 @@ int selection_hide_interpreters(void *to, const char *option, char *text);
 		      selection_hide_interpreters)
 /* clang-format on */
 
+/* Return whether the beginning of a label's value is enough: tools show the first digits of a container's id. */
+bool selection_takes_beginning(const char *key);
 /*
  * Return whether one of the values, which commas separate, is text or, with beginning, the beginning of
  * text. A comma behind a backslash is a part of the value; all other backslashes stand for themselves.

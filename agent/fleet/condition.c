@@ -40,16 +40,21 @@ void condition_value(FILE *sql, const char *key)
 struct list {
 	FILE *sql;
 	const char *before, *after, *between;
+	const char *empty; /* for an empty value; NULL: as for others */
 	bool any;
 };
 
 static void put_item(struct list *l, const char *value, size_t size)
 {
 	(void)fputs(l->any ? l->between : "", l->sql);
+	l->any = true;
+	if (!size && l->empty) {
+		(void)fputs(l->empty, l->sql);
+		return;
+	}
 	(void)fputs(l->before, l->sql);
 	put_quoted(l->sql, value, size);
 	(void)fputs(l->after, l->sql);
-	l->any = true;
 }
 
 /* Write the values, which commas separate; a comma behind a backslash is part of a value. */
@@ -113,11 +118,14 @@ static bool was_before(const struct http_request *r, size_t argument, const char
 static int put_label(FILE *sql, const struct http_request *r, const char *key, bool base)
 {
 	static const char container[] = "startsWith(vals[indexOf(keys, 'container_id')], ";
-	bool host = !strcmp(key, "host"), begins = !strcmp(key, "container_id");
+	/* Each value begins with an empty one: that means no container. */
+	static const char none[] = "vals[indexOf(keys, 'container_id')] = ''";
+	bool host = !strcmp(key, "host"), begins = selection_takes_beginning(key);
 	struct list list = { .sql = sql,
 			     .before = begins ? container : "",
 			     .after = begins ? ")" : "",
-			     .between = begins ? " OR " : ", " };
+			     .between = begins ? " OR " : ", ",
+			     .empty = begins ? none : NULL };
 	int err = 0;
 
 	(void)fputs(host ? " AND host" : " AND labels IN (SELECT labels FROM label_sets WHERE ",

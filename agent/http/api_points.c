@@ -81,7 +81,7 @@ static bool value_is_wanted(const struct points *p, const char *key, const char 
 
 		if (strcmp(a->key, key) != 0)
 			continue;
-		if (selection_has_value(a->value, false, value))
+		if (selection_has_value(a->value, selection_takes_beginning(key), value))
 			return true;
 		any = true;
 	}

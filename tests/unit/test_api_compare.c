@@ -59,6 +59,17 @@ static void add(struct stacks *s, const char *comm, const char *function, uint64
 	}
 }
 
+/* Add a sample of "c" in a container. */
+static void add_in_container(struct stacks *s, const char *id, uint64_t time_ns)
+{
+	uint32_t labels[] = { label(s, HISTORY_TIME_LABEL, NULL, time_ns), label(s, "comm", "c", 0),
+			      label(s, "container_id", id, 0) };
+	const int64_t values[] = { 1, (int64_t)SECOND, 0 };
+
+	if (stacks_add(s, &(struct stacks_sample){ .n_labels = 3 }, NULL, labels, values))
+		abort();
+}
+
 /*
  * Ten seconds in which "a" works, then ten in which "a" rests and "b" works, then ten of programs with odd
  * names.
@@ -79,6 +90,8 @@ static struct history *fill(void)
 	add(s[2], "x,y", "work", 0x2000, START + 20 * SECOND, 1);
 	add(s[2], "x", "work", 0x2000, START + 20 * SECOND, 2);
 	add(s[2], "x\\x2dy", "work", 0x2000, START + 20 * SECOND, 4);
+	add_in_container(s[2], "4f2cabcd", START + 20 * SECOND);
+	add_in_container(s[2], "4f2d", START + 20 * SECOND);
 	CHECK(!history_open(path, true, &h), "the history opens");
 	for (uint64_t i = 0; i < 3; i++) {
 		const struct history_window w = { .start_ns = START + i * 10 * SECOND,
@@ -365,10 +378,10 @@ static void test_whole_stacks_are_found(struct history *h)
 
 static void test_samples(struct history *h)
 {
-	check_has(
-		h, "/api/v1/labels", 200,
-		"{\"keys\":[\"comm\",\"pid\",\"tid\"],\"types\":[\"samples\",\"cpu\",\"off_cpu\"]}",
-		"names of labels");
+	check_has(h, "/api/v1/labels", 200,
+		  "{\"keys\":[\"comm\",\"container_id\",\"pid\",\"tid\"],\"types\":[\"samples\","
+		  "\"cpu\",\"off_cpu\"]}",
+		  "names of labels");
 	check_has(h, "/api/v1/labels?key=stop&" FIRST, 200,
 		  "{\"value\":\"root\",\"samples\":10,\"sum\":10000000000,\"meaning\":\"The stack "
 		  "ended",
@@ -387,12 +400,23 @@ static void test_values_of_a_label(struct history *h)
 		const char *conditions;
 		int n;
 	} cases[] = {
-		{ "comm=x", 2 },	{ "comm=x,y", 2 },
-		{ "comm=x\\,y", 1 },	{ "comm=x\\,y,x", 3 },
-		{ "comm=x\\x2dy", 4 },	{ "comm=x\\x2dy&comm=x\\,y", 5 },
-		{ "comm=x&comm=x", 2 }, { "comm=x&stop=truncated", 0 },
-		{ "comm=", 0 },		{ "comm=x\\", 0 },
+		{ "comm=x", 2 },
+		{ "comm=x,y", 2 },
+		{ "comm=x\\,y", 1 },
+		{ "comm=x\\,y,x", 3 },
+		{ "comm=x\\x2dy", 4 },
+		{ "comm=x\\x2dy&comm=x\\,y", 5 },
+		{ "comm=x&comm=x", 2 },
+		{ "comm=x&stop=truncated", 0 },
+		{ "comm=", 0 },
+		{ "comm=x\\", 0 },
 		{ "comm=x\\,", 0 },
+		{ "container_id=4f2c", 1 },
+		{ "container_id=4f2", 2 },
+		{ "container_id=4f2d,4f2ca", 2 },
+		{ "container_id=f2", 0 },
+		{ "container_id=&comm=c,x", 2 },
+		{ "comm=4f", 0 },
 	};
 	char url[256], wanted[64];
 

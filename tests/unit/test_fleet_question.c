@@ -192,6 +192,10 @@ static void test_the_smallest_table_is_asked(void)
 	CHECK(asks_from(&s, "/api/v1/top?host=a&comm=b&" DAY, "FROM samples WHERE"),
 	      "a host and a label");
 	CHECK(asks_from(&s, "/api/v1/labels?key=comm&" DAY, "FROM samples WHERE"), "by a label");
+	CHECK(asks_from(&s, "/api/v1/top?container_id=4f,&" DAY,
+			"(startsWith(vals[indexOf(keys, 'container_id')], '4f') OR "
+			"vals[indexOf(keys, 'container_id')] = '')"),
+	      "a container's id begins so, or there is none");
 	CHECK(asks_from(&s, "/api/v1/timeline?by=host&" DAY, "FROM samples WHERE"),
 	      "by host and time");
 	CHECK(asks_from(&s, "/api/v1/labels?key=host&" HALF, "FROM samples WHERE"),
