@@ -1,5 +1,7 @@
 /* agent/http/api_metrics.c: metrics in the text format of Prometheus. */
 #include "agent/http/api_internal.h"
+
+#include "agent/event.h"
 #include "agent/http/recording.h"
 #include "agent/role/cost.h"
 #include "agent/role/sending.h"
@@ -28,6 +30,7 @@ struct metrics {
 	FILE *out;
 	size_t family;
 	bool begun;
+	bool lost[EVENT_LOST_N]; /* the reason has a line */
 };
 
 static void begin(FILE *out, const char *name, const char *type, const char *help)
@@ -45,11 +48,30 @@ static void put(void *ctx, const struct history_counter *c)
 	if (!m->begun)
 		begin(m->out, name, "counter", families[m->family].help);
 	m->begun = true;
+	for (size_t i = 0; i < EVENT_LOST_N; i++)
+		m->lost[i] |= !strcmp(c->reason, event_lost_name((enum event_lost_reason)i));
 	/* Reasons are words of offwind's own. */
 	if (label)
 		(void)fprintf(m->out, "%s{%s=\"%s\"} %" PRId64 "\n", name, label, c->reason, c->n);
 	else
 		(void)fprintf(m->out, "%s %" PRId64 "\n", name, c->n);
+}
+
+/*
+ * Write 0 for what has not been counted yet: how much a counter grew is not known to Prometheus if the counter was not there
+ * before it did.
+ */
+static void put_zeros(struct metrics *m)
+{
+	const char *what = families[m->family].what;
+
+	if (!families[m->family].label && !m->begun)
+		put(m, &(struct history_counter){ .what = what, .reason = "" });
+	for (size_t i = 0; i < EVENT_LOST_N && !strcmp(what, "lost"); i++)
+		if (!m->lost[i])
+			put(m, &(struct history_counter){
+				       .what = what,
+				       .reason = event_lost_name((enum event_lost_reason)i) });
 }
 
 /* What the daemon itself uses. */
@@ -167,6 +189,8 @@ void api_metrics(struct api *api, const struct http_request *r, struct http_repl
 		struct metrics m = { .out = out, .family = i };
 
 		err = history_totals(api->history, put, &m);
+		if (!err)
+			put_zeros(&m);
 	}
 	begin(out, "offwind_history_newest_timestamp_seconds", "gauge",
 	      "When the newest window ended.");
