@@ -31,8 +31,8 @@ enum {
 	WAITING_MAX = 64, /* requests that wait for their samples */
 };
 #define UNSENT_MAX (UINT64_C(256) << 20) /* bytes of replies that clients have not read */
-/* How long a request waits for the window that was ended for it. */
-#define WINDOW_WAIT_NS UINT64_C(5000000000)
+/* How long a request waits for the window that was ended for it. A busy machine takes some seconds to write one. */
+#define WINDOW_WAIT_NS UINT64_C(15000000000)
 #define MEMORY_MAX     (UINT64_C(2) << 30)
 #define LOOK_NS	       100000000 /* how often the waiting requests are looked at */
 
@@ -301,6 +301,13 @@ static enum MHD_Result answer(struct serving *s, struct MHD_Connection *c, struc
 	return reply_error(s, c, reply.status, reply.error, reply.allow);
 }
 
+/* Return whether the history has the samples until a time; CLOCK_MONOTONIC. */
+static bool is_written(const struct serving *s, uint64_t until_ns)
+{
+	/* A window ends within a millisecond of what was asked for. */
+	return atomic_load(&s->server->shared->written_ns) + 1000000 >= until_ns;
+}
+
 /* Answer, or let the request wait first. */
 static enum MHD_Result complete(const struct listener *l, struct MHD_Connection *c,
 				struct exchange *e, const char *method, const char *path)
@@ -333,6 +340,9 @@ static enum MHD_Result complete(const struct listener *l, struct MHD_Connection 
 			return MHD_YES;
 		return reply_text(s, c, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests wait");
 	}
+	if (e->waited && !is_written(s, e->until_ns))
+		return reply_text(s, c, MHD_HTTP_SERVICE_UNAVAILABLE,
+				  "the samples were not written in time");
 	if (e->waited) {
 		/* Windows have the time that was told when they ended, if the clock was set. */
 		double end = (double)(r.now_ns - (now_ns() - e->until_ns)) / 1e9;
@@ -425,7 +435,7 @@ static bool has_left(const struct waiting *w)
 /* Go on with the requests whose samples are there, or do not come, or are not wanted any more. */
 static void look_at_waiting(struct serving *s)
 {
-	uint64_t now = now_ns(), written = atomic_load(&s->server->shared->written_ns);
+	uint64_t now = now_ns();
 
 	(void)pthread_mutex_lock(&s->lock);
 	for (size_t i = 0; i < WAITING_MAX; i++) {
@@ -450,8 +460,7 @@ static void look_at_waiting(struct serving *s)
 			continue;
 		if (atomic_load(&s->server->shared->flush_ns) < w->exchange->until_ns)
 			atomic_store(&s->server->shared->flush_ns, w->exchange->until_ns);
-		/* A window ends within a millisecond of what was asked for. */
-		if (written + 1000000 < w->exchange->until_ns &&
+		if (!is_written(s, w->exchange->until_ns) &&
 		    now < w->exchange->until_ns + WINDOW_WAIT_NS)
 			continue;
 		s->mhd.resume(w->connection);

@@ -240,6 +240,15 @@ until_or_dead $daemon everything || fail "not everything is recorded again: $(ki
 [ -z "$(sums)" ] || fail "sums of windows after changes: $(sums)"
 kill $other
 
+echo "== requests that wait for their samples"
+# They end within the shortest time that a window has: each has its samples all the same.
+for i in 1 2 3 4; do get "/debug/pprof/profile?seconds=1" >"$dir/waited$i" & waits[i]=$!; sleep 0.04; done
+wait ${waits[*]}
+[ "$(head -qn 1 "$dir"/waited? | paste -sd' ')" = "200 200 200 200" ] || fail "requests together: $(head -qc 100 "$dir"/waited?)"
+# The history does not get what is recorded: the reply is no empty profile.
+pkill -STOP -P $daemon offwind-history
+get "/debug/pprof/profile?seconds=1" >"$dir/waited" & waits=$!
+
 echo "== what is wrong has a status and a reason"
 for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels?key=" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x" "400 /api/v1/explain" "400 /api/v1/unwind/x" "400 POST /api/v1/query" "400 POST /api/v1/query SELECT 1 FROM nothing" "400 POST /api/v1/query ATTACH '/etc/passwd' AS x" "400 POST /api/v1/query DELETE FROM history.windows" "400 POST /api/v1/query PRAGMA journal_mode"; do
 	get "${request#* }" >"$dir/reply"
@@ -247,6 +256,9 @@ for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?
 done
 curl -sI --max-time 30 --unix-socket "$socket" http://localhost/healthz | tr -d '\r' | grep -q '^HTTP/1.1 200' || fail "HEAD /healthz"
 [ "$(status /healthz 'Origin: http://elsewhere.example')" = 403 ] || fail "another site may ask"
+wait $waits
+pkill -CONT -P $daemon offwind-history
+[ "$(head -n 1 "$dir/waited")" = 503 ] || fail "no samples in time: $(head -c 300 "$dir/waited")"
 
 echo "== the history is read by commands, too"
 "$offwind" report --from -5m -n 0 "$history" | grep -q ' prog .*hot' || fail "report --from"

@@ -101,8 +101,11 @@ static uint64_t window_end(const struct recorder *r)
 	uint64_t end_ns = r->window_start_ns + r->options->rotate_ns;
 	uint64_t flush_ns = server ? atomic_load(&server->shared->flush_ns) : 0;
 
-	return flush_ns >= r->window_start_ns + FLUSH_LEAST_NS && flush_ns < end_ns ? flush_ns
-										    : end_ns;
+	if (flush_ns <= r->window_start_ns)
+		return end_ns;
+	if (flush_ns < r->window_start_ns + FLUSH_LEAST_NS)
+		flush_ns = r->window_start_ns + FLUSH_LEAST_NS;
+	return flush_ns < end_ns ? flush_ns : end_ns;
 }
 
 /*
