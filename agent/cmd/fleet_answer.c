@@ -5,6 +5,7 @@
 #include "agent/fleet/server.h"
 #include "agent/log.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +42,13 @@ static FILE *open_memory(void)
 static int answer_sql(struct fleet_server *server, const struct http_request *r, FILE *out)
 {
 	char *sql = NULL, *text = NULL;
-	size_t size = 0;
+	size_t size = strlen(r->body);
 	int err;
 
-	if (asprintf(&sql, "%s\nFORMAT JSONEachRow", r->body) < 0)
+	/* A semicolon ends the query for other clients. */
+	while (size && (isspace((unsigned char)r->body[size - 1]) || r->body[size - 1] == ';'))
+		size--;
+	if (asprintf(&sql, "%.*s\nFORMAT JSONEachRow", (int)size, r->body) < 0)
 		return -ENOMEM;
 	err = server_ask(server, sql, NULL, &text, &size);
 	free(sql);

@@ -102,7 +102,7 @@ asked top --from -2h --label host=host-1 --base-label host=host-2 | grep -q '^# 
 asked timeline --by host --from -2h | grep -q host-2 || fail "the timeline"
 asked heatmap --from -2h | grep -q '[█▓▒░·]' || fail "the heat map"
 asked completeness --from -2h | grep -q '(whole)' || fail "completeness"
-asked sql 'SELECT count() AS hosts FROM (SELECT DISTINCT host FROM samples)' | grep -qw $hosts || fail "SQL"
+asked sql 'SELECT count() AS hosts FROM (SELECT DISTINCT host FROM samples);' | grep -qw $hosts || fail "SQL"
 asked top --sql --from -2h --focus malloc | grep -q 'FROM samples' || fail "the queries"
 # Servers since 19.14 take a join of nameless queries for an error.
 asked labels comm --sql --from -2h | grep -q ') AS parts ANY LEFT JOIN (.*) AS sets USING' || fail "a join without names"
