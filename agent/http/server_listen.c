@@ -221,6 +221,10 @@ char *server_read_text(const char *path, enum server_text kind)
 	}
 	if (file)
 		n = getdelim(&text, &room, '\0', file);
+	if (n >= 0 && kind == SERVER_TEXT_TOKEN) {
+		text[strcspn(text, "\r\n")] = '\0';
+		n = *text ? n : -1; /* everybody knows the empty token */
+	}
 	if (n < 0)
 		log_error("%s: %s", path, file && !ferror(file) ? "is empty" : strerror(errno));
 	if (file)
@@ -229,8 +233,6 @@ char *server_read_text(const char *path, enum server_text kind)
 		free(text);
 		return NULL;
 	}
-	if (kind == SERVER_TEXT_TOKEN)
-		text[strcspn(text, "\r\n")] = '\0';
 	return text;
 }
 

@@ -85,6 +85,11 @@ grep -q "wrong:2: \[export otlp b\] has no url" "$dir/log" && grep -q 'wrong:5: 
 "$offwind" daemon --config "$dir/absent" --check-config 2>"$dir/log"
 [ $? = 2 ] && grep -q 'absent: No such file' "$dir/log" || fail "a configuration that does not exist: $(cat "$dir/log")"
 
+echo >"$dir/empty" && chmod 600 "$dir/empty"
+printf '[server]\ntoken-file = %s\n' "$dir/empty" >"$dir/wrong"
+check "$dir/wrong" && fail "an empty token"
+grep -q "empty: is empty" "$dir/log" || fail "an empty token: $(cat "$dir/log")"
+
 echo "== a password in a URL is in no message, and no proxy gets it for this machine"
 for url in http://me:hidden@127.0.0.1:2 http://me:hidden@127.0.0.1:2/not-a-name ftp://me:hidden@127.0.0.1:2; do
 	for what in "fleet init" "query top --fleet" "query top --url"; do
