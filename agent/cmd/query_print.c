@@ -351,6 +351,7 @@ int query_print_timeline(const char *json, FILE *out)
 	sqlite3_stmt *stmt = NULL;
 	struct chart c = { .cells = NULL };
 	struct head h;
+	double most = 0;
 	size_t n = 0;
 	int err = db ? read_head(db, &h) : -EBADMSG;
 
@@ -371,8 +372,10 @@ int query_print_timeline(const char *json, FILE *out)
 		stmt = prepare(db, "SELECT coalesce(s.value->>'value', '(rest)'), (SELECT"
 				   " sum(v.value) FROM json_each(s.value, '$.values') AS v) FROM"
 				   " reply, json_each(text, '$.series') AS s");
-	if (stmt)
+	if (stmt) {
+		most = most_of(&c);
 		put_span(&h, h.from_ns, h.from_ns + n * h.step_ns, out);
+	}
 	for (size_t i = 0; stmt && i < c.n_rows && sqlite3_step(stmt) == SQLITE_ROW; i++) {
 		const char *name = text_of(stmt, 0);
 		char value[TABLE_VALUE];
@@ -382,7 +385,7 @@ int query_print_timeline(const char *json, FILE *out)
 		table_text(*name ? name : "-", NAME_COLUMNS, true, out);
 		(void)fputs("  ", out);
 		for (size_t j = 0; j < c.n_columns; j++)
-			put_cell(c.cells[i * c.n_columns + j], most_of(&c), steps,
+			put_cell(c.cells[i * c.n_columns + j], most, steps,
 				 sizeof(steps) / sizeof(steps[0]), out);
 		(void)fputc('\n', out);
 	}
