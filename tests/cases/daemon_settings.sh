@@ -124,6 +124,13 @@ printf '[export clickhouse]\nurl = htp://me:hidden@one:8123,http://me:hidden@two
 check "$dir/wrong"
 grep -q "'htp://one:8123,http://two:8123' is no URL" "$dir/log" || fail "a wrong URL with a password: $(cat "$dir/log")"
 
+echo "== --fleet takes the URLs of shards"
+"$offwind" daemon --config /dev/null --db "$dir/store.db" --fleet http://one:8123,http://two:8123/base --check-config 2>"$dir/log" || fail "two shards: $(cat "$dir/log")"
+for urls in "" htp://one:8123 one; do
+	"$offwind" daemon --config /dev/null --db "$dir/store.db" --fleet "$urls" --check-config 2>"$dir/log"
+	[ $? = 2 ] && grep -q "'$urls' is no URL" "$dir/log" || fail "--fleet '$urls': $(cat "$dir/log")"
+done
+
 echo "== the file that is installed"
 check deploy/offwind.conf || fail "as it is: $(cat "$dir/log")"
 touch "$dir/secret" && chmod 600 "$dir/secret" && echo x >"$dir/secret"
