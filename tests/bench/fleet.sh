@@ -6,6 +6,7 @@
 # how many these are is printed.
 #   usage: tests/bench/fleet.sh [HISTORY]      HISTORY: of offwind record -F 608 --rotate 10 --history, for 15 minutes or more
 #   HOURS_OF=40: hosts with one hour; DAYS_OF=8: hosts with one day.  1000 and 16, the figures of docs/fleet.md, take 1 GB and 10 minutes of an idle machine
+#   SUMS_OF=1000: hosts that have a day before that, of which only the batches and the sums of all hosts are made: what a question without hosts and labels reads
 set -u
 . tests/recorder.sh
 . tests/wait.sh
@@ -13,7 +14,7 @@ set -u
 ch_seconds=600
 command -v clickhouse-server >/dev/null || { echo "clickhouse-server is not installed"; exit 77; }
 trap 'for p in ${ch_pid[*]} ${senders:-}; do kill -KILL $p 2>/dev/null; done; wait 2>/dev/null; rm -rf "$dir"' EXIT
-recorded=${1:-} hours_of=${HOURS_OF:-40} days_of=${DAYS_OF:-8} hosts=2
+recorded=${1:-} hours_of=${HOURS_OF:-40} days_of=${DAYS_OF:-8} sums_of=${SUMS_OF:-1000} hosts=2
 if [ -z "$recorded" ]; then
 	recorded=$dir/recorded.db
 	(while :; do sqlite3 :memory: "CREATE TABLE t(a, b); WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 300000) INSERT INTO t SELECT random(), hex(randomblob(8)) FROM c; CREATE INDEX i ON t(b); SELECT count(*) FROM t WHERE b LIKE 'A%';" >/dev/null; done) & load=$!
@@ -88,7 +89,6 @@ for server in 1 2; do fill $server day$server $((days_of / 2)) 1 24 & fills="$fi
 wait $fills
 echo "filled in $(($(date +%s) - filled)) s"
 both "OPTIMIZE TABLE samples" >/dev/null
-both "DROP TABLE pool"
 clickhouse_ask 1 offwind "INSERT INTO stacks SELECT * FROM remote('127.0.0.1:${ch_tcp[2]}', offwind, stacks)"
 clickhouse_ask 2 offwind "INSERT INTO stacks SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind, stacks)"
 clickhouse_ask 1 offwind "INSERT INTO names SELECT * FROM remote('127.0.0.1:${ch_tcp[2]}', offwind, names)"
@@ -118,3 +118,17 @@ timed "flame graph of an hour" "$offwind" query flamegraph --fleet $one $hour -o
 timed "which hosts run $function in a day" "$offwind" query labels host --focus "^$function\$" --fleet $one $day
 timed "top of one function in a day" "$offwind" query top --focus "^$function\$" --fleet $one $day
 timed "timeline of one function in a day" "$offwind" query timeline --focus "^$function\$" --fleet $one $day
+
+# A day of many hosts, without their samples.
+day_before=$((start - 86400))
+for server in 1 2; do
+	each=$((sums_of / 2)) with=$((sums_of / 2 * share / 1000 + 1))
+	clickhouse_ask $server offwind "INSERT INTO samples SELECT toUInt32(0), toDateTime($day_before + intDiv(number, $each) * 300), concat('sums$server-', toString(number % $each), '.example.com'), toUInt64(0), toUInt64(0), number % $each, toUInt64(300), toInt64($day_before + intDiv(number, $each) * 300 + 300) * 1000000000 FROM (SELECT number FROM system.numbers LIMIT $((each * 288)))"
+	clickhouse_ask $server offwind "INSERT INTO \`.inner.sums\` SELECT type, toDateTime(slot) AS time, stack, n * $with + intHash64(stack + slot) % 64 AS n, value * $with AS value, toUInt64(0) AS rows FROM pool CROSS JOIN (SELECT $day_before + number * 300 AS slot FROM system.numbers LIMIT 288) SETTINGS max_block_size = 2048, max_threads = 1"
+done
+both "DROP TABLE pool"
+day="--from $(date -u -d @$day_before +%FT%TZ) --to $(date -u -d @$start +%FT%TZ)"
+echo "a day of $sums_of hosts: $(ask "SELECT count() FROM samples WHERE type = 0 AND time >= toDateTime($day_before) AND time < toDateTime($start)") batches, $(ask "SELECT count() FROM sums WHERE $cpu AND time >= toDateTime($day_before) AND time < toDateTime($start)") rows of sums"
+timed "top of one function in that day" "$offwind" query top --focus "^$function\$" --fleet $one $day
+timed "timeline of one function in that day" "$offwind" query timeline --focus "^$function\$" --fleet $one $day
+timed "flame graph of that day" "$offwind" query flamegraph --fleet $one $day -o "$dir/out.html"
