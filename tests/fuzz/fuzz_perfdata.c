@@ -2,12 +2,53 @@
  * tests/fuzz/fuzz_perfdata.c: fuzzes the reader of perf.data. The first byte says whether the rest
  * is read as a file or through a pipe. Every byte of what the reader returns is read.
  */
+#include <sanitizer/asan_interface.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+/*
+ * What comes through a pipe is read into blocks of a megabyte, which the sanitizer would map and unmap for each input:
+ * the first block of each is the same memory. It is poisoned while it is free.
+ */
+static void *first_block;
+static bool block_is_used;
+
+static void *block_alloc(size_t alignment, size_t size)
+{
+	if (block_is_used)
+		return aligned_alloc(alignment, size);
+	if (!first_block)
+		first_block = aligned_alloc(alignment, size);
+	block_is_used = first_block;
+	ASAN_UNPOISON_MEMORY_REGION(first_block, size);
+	return first_block;
+}
+
+static void block_free(void *bytes);
+
+#define aligned_alloc block_alloc
+#define free	      block_free
+#include "agent/perfdata/stream.c"
+#undef aligned_alloc
+#undef free
+
+static void block_free(void *bytes)
+{
+	if (!bytes || bytes != first_block) {
+		free(bytes);
+		return;
+	}
+	if (!block_is_used)
+		abort();
+	block_is_used = false;
+	ASAN_POISON_MEMORY_REGION(bytes, PERFDATA_BLOCK);
+}
+
 #include "agent/source/source.h"
 #include "tests/fuzz/touch.h"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -94,5 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (rc && (!strstr(source->error, "fuzz: offset 0x") || strchr(source->error, '\n')))
 		abort();
 	source_close(source);
+	if (block_is_used)
+		abort();
 	return 0;
 }

@@ -17,6 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char folder[] = "/dev/shm/fuzz_supervisor.XXXXXX";
 static int inside = -1, before = -1; /* that folder, and where libFuzzer has its files */
+static int directory = -1;	     /* an input in it */
+static DIR *windows;
 static struct stat secret_is;
 static struct message message;
 
@@ -31,15 +33,12 @@ static void make_file(const char *name)
 /* Remove the results, so that each input finds the same files. */
 static void remove_results(void)
 {
-	int fd = openat(inside, "windows", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *windows = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 
-	while (windows && (entry = readdir(windows)))
+	rewinddir(windows);
+	while ((entry = readdir(windows)))
 		if (strcmp(entry->d_name, "offwind-0-notes.txt") != 0)
-			(void)unlinkat(fd, entry->d_name, 0);
-	if (windows)
-		(void)closedir(windows);
+			(void)unlinkat(dirfd(windows), entry->d_name, 0);
 	(void)unlinkat(inside, "output", 0);
 	(void)unlinkat(inside, "statistics", 0);
 }
@@ -69,6 +68,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	inside = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (inside < 0 || fchdir(inside) || mkdir("folder", 0700) || mkdir("windows", 0700))
 		abort();
+	directory = open("folder", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	windows = opendir("windows");
+	if (directory < 0 || !windows)
+		abort();
 	(void)atexit(remove_all);
 	make_file("input");
 	make_file("folder/file");
@@ -85,8 +88,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 /* Send the messages of the input. */
 static void send_all(int socket, const uint8_t *data, size_t size)
 {
-	int directory = open("folder", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
 	for (int i = 0; i < MESSAGES_MAX && size >= 2; i++) {
 		size_t n = ((size_t)data[0] | (size_t)data[1] << 8) & 0x7fff;
 		bool with = data[1] & 0x80;
@@ -103,7 +104,6 @@ static void send_all(int socket, const uint8_t *data, size_t size)
 		data += n;
 		size -= n;
 	}
-	(void)close(directory);
 	(void)shutdown(socket, SHUT_WR);
 }
 
