@@ -15,7 +15,7 @@
 
 #define SYMBOLS_MAGIC	0x5953574fu /* "OWSY" */
 #define SYMBOLS_VERSION 3
-#define SYMBOLS_READER	2u /* raised when the same file gives other symbols */
+#define SYMBOLS_READER	3u /* raised when the same file gives other symbols */
 #define SYMBOLS_NONE	0xffffffffu
 #define SYMBOLS_OPEN	(1u << 31)
 #define SYMBOLS_GROUP	256u

@@ -3,17 +3,17 @@
  * without .symtab.
  *
  * Their code is one block, and only local symbols name its parts ("Builtins_ArrayMap"). V8 itself finds them in two tables
- * (src/snapshot/embedded/embedded-data.h and src/builtins/builtins.cc of V8 10.2). Debian's libnode exports the functions
- * that use the tables; the code of these says where the tables are:
+ * (src/snapshot/embedded/embedded-data.h and src/builtins/builtins.cc of V8 10.2 and 11.3). Debian's libnode exports the
+ * functions that use the tables; the code of these says where the tables are:
  *
- *   DefaultEmbeddedBlobCode()      returns the value of a pointer: the block
+ *   DefaultEmbeddedBlobCode()      returns the block: the value of a pointer in 10.2, its address in 11.3
  *   DefaultEmbeddedBlobCodeSize()  returns a number: the size of the block
- *   DefaultEmbeddedBlobData()      returns the value of a pointer: three hashes, and then 28 bytes for each function, which
+ *   DefaultEmbeddedBlobData()      returns likewise: three hashes, and then 28 bytes (32 in 11.3) for each function, which
  *                                  begin with the offset of its code in the block and the length of its code
  *   Builtins::name(i)              returns the name of a function: the first of the 24 bytes that a table has for each
  *
- * The loader writes these pointers, so their values are in relocations. Later versions of V8 sort the block in another way:
- * the tables must fit together in all of their entries, or there are no names.
+ * The loader writes the pointers, so their values are in relocations; what has none is the thing itself. Later versions of V8
+ * may sort the block in another way: the tables must fit together in all of their entries, or there are no names.
  */
 #include "symbolizer/elf/symbol_table.h"
 
@@ -28,7 +28,7 @@
 
 #define RELOCS_MAX ((uint64_t)64 << 20)
 #define BLOCK_MAX  (64u << 20)
-#define PARTS_MAX  8192u /* V8 10.2 has 2,054 */
+#define PARTS_MAX  8192u /* V8 11.3 has 2,182 */
 #define PARTS_MIN  64u
 #define CHAIN_MAX  256u /* symbols whose hashes are in one bucket */
 
@@ -37,7 +37,8 @@ enum {
 	SYMBOL_MAX = 64,   /* bytes of its name */
 	NAME_MAX = 127,	   /* bytes of a built-in function's name */
 	HASHES = 24,	   /* bytes before the parts */
-	PART = 28,
+	PART_10 = 28,	   /* bytes of a part in V8 10 and 11 */
+	PART_11 = 32,
 	ENTRY = 24, /* bytes, in the table of names */
 	ALIGN = 64
 };
@@ -49,8 +50,8 @@ struct part {
 
 struct builtins {
 	const struct uw_elf *image;
-	uint64_t block_at, parts_at; /* vaddrs of the pointers */
-	uint64_t block, parts;	     /* their values; 0: not found */
+	uint64_t block_at, parts_at; /* vaddrs that the code has: of pointers, or not */
+	uint64_t block, parts;	     /* their values, or the same where they are no pointers */
 	uint64_t names_at;	     /* vaddr of the table of names */
 	uint32_t size;		     /* of the block */
 	struct part *part;	     /* owned */
@@ -176,29 +177,36 @@ static bool find_tables(struct builtins *v)
 /* ---- the tables --------------------------------------------------------------------------------- */
 
 /*
- * Read where the parts of the block are. Each one begins where the one before ends, with at least one byte between and rounded
- * up to ALIGN, and the last one ends where the block does: so their number is found.
+ * Read where the parts of the block are, of so many bytes each in the table. Each one begins where the one before ends, with
+ * at least one byte between and rounded up to ALIGN, and the last one ends where the block does: so their number is found.
  */
-static int read_parts(struct builtins *v)
+static bool read_parts(struct builtins *v, uint64_t each)
 {
 	uint64_t end = 0;
 
-	v->part = calloc(PARTS_MAX, sizeof(*v->part));
-	if (!v->part)
-		return -ENOMEM;
-	for (; v->n < PARTS_MAX && end < v->size; v->n++) {
+	for (v->n = 0; v->n < PARTS_MAX && end < v->size; v->n++) {
 		struct part *p = &v->part[v->n];
 		uint8_t bytes[8];
 
-		if (!get(v->image, v->parts + HASHES + v->n * PART, bytes, sizeof(bytes)))
-			return -ENOTSUP;
+		if (!get(v->image, v->parts + HASHES + v->n * each, bytes, sizeof(bytes)))
+			return false;
 		p->off = uw_bytes_little(bytes);
 		p->size = uw_bytes_little(bytes + 4);
 		if (p->off != end || !p->size)
-			return -ENOTSUP;
+			return false;
 		end = (end + p->size + ALIGN) / ALIGN * ALIGN;
 	}
-	return v->n >= PARTS_MIN && end == v->size ? 0 : -ENOTSUP;
+	return v->n >= PARTS_MIN && end == v->size;
+}
+
+static int find_parts(struct builtins *v)
+{
+	if (v->block > UINT64_MAX - v->size)
+		return -ENOTSUP;
+	v->part = calloc(PARTS_MAX, sizeof(*v->part));
+	if (!v->part)
+		return -ENOMEM;
+	return read_parts(v, PART_10) || read_parts(v, PART_11) ? 0 : -ENOTSUP;
 }
 
 /* Take the values that the loader writes to the pointers, and then those of the names. */
@@ -216,6 +224,8 @@ static int take_relocations(struct builtins *v)
 		return err;
 	relas = bytes;
 	n = section->sh_size / sizeof(*relas);
+	v->block = v->block_at;
+	v->parts = v->parts_at;
 	for (size_t i = 0; i < n; i++) {
 		if (!uw_machine_is_relative(v->image->machine, relas[i].r_info))
 			continue;
@@ -224,7 +234,7 @@ static int take_relocations(struct builtins *v)
 		if (relas[i].r_offset == v->parts_at)
 			v->parts = (uint64_t)relas[i].r_addend;
 	}
-	err = v->block && v->parts && v->block <= UINT64_MAX - v->size ? read_parts(v) : -ENOTSUP;
+	err = find_parts(v);
 	for (size_t i = 0; !err && i < n; i++) {
 		uint64_t at = relas[i].r_offset - v->names_at;
 

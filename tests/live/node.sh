@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Tests that frames of JavaScript functions have their names, files and lines, with node's default options. The truth is
-# what the program says of itself: tests/live/runtimes/truth.js.
+# what the program says of itself: tests/live/runtimes/truth.js. TEST_ROOT: tests/root.sh.
 set -u
 . tests/wait.sh
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
 [ "$(uname -m)" = x86_64 ] || { echo "needs x86_64"; exit 77; }
-command -v node >/dev/null || { echo "needs node"; exit 77; }
 "$BUILD/offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
 dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
+. tests/root.sh
+trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir" "$root$dir"' EXIT
+is_inside node || { echo "needs node"; exit 77; }
 offwind=$(realpath "$BUILD/offwind")
-source=$(realpath tests/live/runtimes/truth.js)
+source=$dir/truth.js
+cp tests/live/runtimes/truth.js "$root$source" || exit 1
 
 fail() {
 	echo "FAIL: $1"
@@ -21,15 +23,15 @@ fail() {
 # Where it waits, in optimized code with calls that were inlined, the names, files and lines are those of Error().stack. Only
 # the innermost function has the line where it begins: V8 is in a call of its own there. V8's own
 # functions (map) have no file there; they are native frames here, or have no file.
-node --version
-node "$source" wait >"$dir/truth" 2>"$dir/log" &
+"${inside[@]}" node --version
+"${inside[@]}" node "$source" wait >"$dir/truth" 2>"$dir/log" &
 pid=$!
 until_or_dead $pid grep -q '^done' "$dir/truth" && until_or_dead $pid in_futex $pid || fail "the program that waits"
-"$offwind" unwind -q --format tsv -o "$dir/pid.tsv" --pid $pid 2>"$dir/log" || fail "--pid"
+"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/pid.tsv" --pid $pid 2>"$dir/log" || fail "--pid"
 kill $pid
 grep -v -e '^done' -e $'\tnull\t' "$dir/truth" >"$dir/want"
 awk -F '\t' '$3 == "[v8]" && $10 != "-" { print $5 "\t" $10 "\t" $11 }' "$dir/pid.tsv" >"$dir/got"
-sed -i "1s/[0-9]*$/$(grep -n '^function pause' "$source" | cut -d: -f1)/" "$dir/want"
+sed -i "1s/[0-9]*$/$(grep -n '^function pause' "$root$source" | cut -d: -f1)/" "$dir/want"
 diff "$dir/want" "$dir/got" >"$dir/log" || { cat "$dir/log"; fail "the program's own stack"; }
 echo "$(wc -l <"$dir/got") frames of the program that waits are as it says of itself"
 
@@ -89,16 +91,16 @@ END {
 	exit !(samples > 200 && skipped <= samples / 50 && incomplete <= samples / 20 && frames > 400 && lines > 400 && bad == 0)
 }
 A
-"$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- node "$source" 5000000 2>"$dir/log" || fail "record"
-"$offwind" unwind -q --format tsv -o "$dir/a.tsv" "$dir/a.owc" 2>"$dir/log" || fail "unwind"
-computing() { awk -f "$dir/computing.awk" "$source" "$1"; } # FILE
+"$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- "${inside[@]}" node "$source" 5000000 2>"$dir/log" || fail "record"
+"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/a.tsv" "$dir/a.owc" 2>"$dir/log" || fail "unwind"
+computing() { awk -f "$dir/computing.awk" "$root$source" "$1"; } # FILE
 computing "$dir/a.tsv" || fail "computing"
-"$offwind" unwind -q --format folded -o "$dir/later" "$dir/a.owc" 2>"$dir/log" || fail "folded"
+"$offwind" unwind -q ${root:+--symfs "$root"} --format folded -o "$dir/later" "$dir/a.owc" 2>"$dir/log" || fail "folded"
 diff <(sort "$dir/live") <(sort "$dir/later") >"$dir/log" || fail "live and later differ"
 
 # Where interpreted code is interrupted, the name of V8's code for the operation tells the line. (The regular expressions are
 # there for their code: a program without any is not looked at.)
-cat >"$dir/loop.js" <<'JS'
+cat >"$root$dir/loop.js" <<'JS'
 for (let i = 0; i < 100; i++) /a+b(c|d)/.test('aabc' + i)
 function loop(n, o) {
 	for (let i = 0; i < n; i++) {
@@ -113,8 +115,8 @@ loop(1, {})
 for (let i = 0; i < 80000; i++)
 	loop(500, {})
 JS
-"$offwind" record -q -F 499 --raw -o "$dir/l.owc" -- node --no-opt --no-sparkplug "$dir/loop.js" 2>"$dir/log" || fail "record a loop"
-"$offwind" unwind -q --format tsv -o "$dir/l.tsv" "$dir/l.owc" 2>"$dir/log" || fail "unwind a loop"
+"$offwind" record -q -F 499 --raw -o "$dir/l.owc" -- "${inside[@]}" node --no-opt --no-sparkplug "$dir/loop.js" 2>"$dir/log" || fail "record a loop"
+"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/l.tsv" "$dir/l.owc" 2>"$dir/log" || fail "unwind a loop"
 awk -F '\t' '
 	BEGIN { line["ModSmi"] = 5; line["BitwiseXor"] = 6; line["SetNamedProperty"] = 4; line["TestLessThan"] = line["JumpLoop"] = line["Inc"] = 3; line["TestEqualStrict"] = 7 }
 	$2 == 0 { name = $5; sub(/^Builtins_/, "", name); sub(/Handler$/, "", name) }
@@ -125,6 +127,6 @@ awk -F '\t' '
 	}' "$dir/l.tsv" || fail "a loop"
 
 # Captured alone, nothing is walked while it is recorded, but all is read that a walk will need.
-"$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- node "$source" 5000000 2>"$dir/log" || fail "record --raw"
-"$offwind" unwind -q --format tsv -o "$dir/c.tsv" "$dir/c.owc" 2>"$dir/log" || fail "unwind --raw"
+"$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "${inside[@]}" node "$source" 5000000 2>"$dir/log" || fail "record --raw"
+"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/c.tsv" "$dir/c.owc" 2>"$dir/log" || fail "unwind --raw"
 computing "$dir/c.tsv" || fail "computing, captured alone"
