@@ -45,6 +45,7 @@ struct watch { /* a process that has had samples */
 	uint64_t files; /* thread.files when its mappings were looked through; 0: never */
 	struct attached attached[RUNTIMES_MAX];
 	size_t n;
+	bool unknown;		       /* it has a file that no runtime could attach to */
 	struct runtime_memory *memory; /* NULL: it has no runtime */
 	struct opener_user user;
 	/* What its samples have beside the stack: what their threads work for, and what leads to frames. */
@@ -105,6 +106,7 @@ static void detach(struct watch *w)
 	for (size_t i = 0; i < w->n; i++)
 		w->attached[i].ops->detach(w->attached[i].state);
 	w->n = 0;
+	w->unknown = false;
 	runtime_memory_free(w->memory);
 	w->memory = NULL;
 	free(w->part);
@@ -306,8 +308,10 @@ static bool try_attach(struct runtimes *r, struct watch *w, size_t number, struc
 	file.memory = w->memory;
 	file.note = 16 * (number + 1) + NOTE_OWN;
 	err = ops->attach(&file, &state, &plan);
-	if (err)
+	if (err) {
+		w->unknown |= err == -ENOTSUP;
 		return err == -EAGAIN;
+	}
 	w->attached[w->n++] = (struct attached){
 		.ops = ops,
 		.serial = file.module->serial,
@@ -453,7 +457,7 @@ bool runtimes_concern(struct runtimes *r, const struct event *event)
 	if (!runtimes_all[0] || !s->has_user_regs || s->compat)
 		return false;
 	w = look(r, event->pid, event->tid, s);
-	return w && w->n;
+	return w && (w->n || w->unknown);
 }
 
 /* ---- what processes say of themselves ------------------------------------------------------ */
@@ -752,6 +756,8 @@ size_t runtimes_decode(struct runtimes *r, const struct event *sample,
 			r->put_by[j] = w->attached[i].ops;
 	}
 	sort(r, stack.n_put);
+	if (!w->n)
+		stack.missing = "the interpreter is of a version or a build that is not known";
 	*missing = stack.missing;
 	return stack.n_put;
 }

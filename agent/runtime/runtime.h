@@ -123,8 +123,8 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **out);
 void runtimes_free(struct runtimes *runtimes); /* NULL is fine */
 
 /*
- * Return whether the sample's process has a runtime, so that runtimes_decode may put frames. Cheap; call it
- * for every sample.
+ * Return whether the sample's process has a runtime, so that runtimes_decode may put frames, or says why it has none.
+ * Cheap; call it for every sample.
  */
 bool runtimes_concern(struct runtimes *runtimes, const struct event *sample);
 

@@ -16,12 +16,17 @@ static bool is_named(const char *base)
 	return !strcmp(base, "node") || !strcmp(base, "nodejs") || !strncmp(base, "libnode.so", 10);
 }
 
-/* The program can be in the library, so one of both has it. Nothing is needed beside the stack. */
+enum { EXPORT_ANY, EXPORT_NEEDED };
+
+/*
+ * The program can be in the library, so one of both has it. Nothing is needed beside the stack. From V8 12 on (node 22), where
+ * a function's code is found is not exported.
+ */
 static int attach(const struct runtime_file *file, void **state, struct plan *plan)
 {
 	(void)plan;
 	*state = NULL;
-	return file->exports[0] ? 0 : -ENOTSUP;
+	return file->exports[EXPORT_NEEDED] ? 0 : -ENOTSUP;
 }
 
 static void detach(void *state)
@@ -120,7 +125,8 @@ static void decode(void *state, struct runtime_stack *s)
 
 const struct runtime_ops runtime_v8 = {
 	.module = "[v8]",
-	.exports = { "v8dbg_TaggedSize" },
+	.exports = { [EXPORT_ANY] = "v8dbg_TaggedSize",
+		     [EXPORT_NEEDED] = "v8dbg_class_SharedFunctionInfo__function_data__Object" },
 	.once = true,
 	.is_named = is_named,
 	.attach = attach,

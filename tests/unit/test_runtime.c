@@ -23,7 +23,7 @@
 static struct runtime_put put[8]; /* what it puts: address is the line of its name */
 static size_t n_put;
 static const char *says;
-static int n_attached, n_detached;
+static int n_attached, n_detached, attach_err;
 static uint64_t piece_at;
 
 static bool is_named(const char *base)
@@ -34,6 +34,8 @@ static bool is_named(const char *base)
 static int attach(const struct runtime_file *file, void **state, struct plan *plan)
 {
 	CHECK(!plan->n && file->memory, "no plan yet");
+	if (attach_err)
+		return attach_err;
 	n_attached++;
 	*state = &n_attached;
 	return 0;
@@ -352,6 +354,29 @@ static void test_frames_stand_where_they_ran(void)
 	pipeline_free(p);
 }
 
+static void test_a_version_that_is_not_known_is_a_reason(void)
+{
+	struct pipeline *p;
+
+	n_put = 0;
+	attach_err = -ENOTSUP;
+	p = start(false);
+	sample(p);
+	CHECK(!strcmp(shown, "native the interpreter is of a version or a build that is not known"),
+	      shown);
+	put_event(p, (struct event){ .type = EVENT_EXEC });
+	attach_err = 0;
+	sample(p);
+	CHECK(!strcmp(shown, "native "), "another program");
+	pipeline_free(p);
+	attach_err = -ENOMEM;
+	p = start(false);
+	sample(p);
+	CHECK(!strcmp(shown, "native "), "not for other errors");
+	pipeline_free(p);
+	attach_err = 0;
+}
+
 static void test_a_profile_has_them(void)
 {
 	struct pipeline *p = start(true);
@@ -387,6 +412,7 @@ int main(void)
 	test_pieces_are_read_once();
 	test_captured_bytes();
 	test_frames_stand_where_they_ran();
+	test_a_version_that_is_not_known_is_a_reason();
 	test_a_profile_has_them();
 	return check_done();
 }
