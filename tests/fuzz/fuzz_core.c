@@ -3,12 +3,11 @@
  * files in memory.
  */
 #include "agent/source/source.h"
+#include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/touch.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -54,11 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct event event;
 	unsigned int images = 0;
 	uint64_t end = 0;
-	int fd = memfd_create("core", 0), rc;
-
-	if (fd < 0 || write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET))
-		abort();
-	rc = source_core_open(fd, "fuzz", &source, error);
+	int rc = source_core_open(memory_file(data, size), "fuzz", &source, error);
 	if (rc) {
 		if (source || !error[0])
 			abort();

@@ -9,12 +9,12 @@
 #include "agent/fleet/addresses.h"
 #include "agent/fleet/fleet.h"
 #include "base/bytes.h"
+#include "tests/fuzz/memory_file.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -120,9 +120,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct api api = { .remote = &remote };
 	struct http_request r = { .method = "GET", .now_ns = NOW };
 	struct http_reply reply = { .status = 200 };
-	int fd = memfd_create("reply", MFD_CLOEXEC);
+	int fd = memory_file(NULL, 0);
 
-	if (!line || fd < 0 || !(reply.out = fdopen(fd, "w+")))
+	if (!line || !(reply.out = fdopen(fd, "w+")))
 		abort();
 	if (n)
 		memcpy(line, data, n);

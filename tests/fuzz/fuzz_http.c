@@ -7,11 +7,11 @@
 #include "agent/http/api.h"
 
 #include "agent/store/query/sql.h"
+#include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/sqlite_memory.h"
 #include "tests/history.h"
 
 #include <ctype.h>
-#include <sys/mman.h>
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -173,9 +173,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = calloc(1, size + 1), *body = text, *line, *arguments, *method;
 	struct http_request r = { .now_ns = NOW };
 	struct http_reply reply = { .status = 200 };
-	int fd = memfd_create("reply", MFD_CLOEXEC);
+	int fd = memory_file(NULL, 0);
 
-	if (!text || fd < 0 || !(reply.out = fdopen(fd, "w+")))
+	if (!text || !(reply.out = fdopen(fd, "w+")))
 		abort();
 	memcpy(text, data, size);
 	line = strsep(&body, "\n");

@@ -7,12 +7,12 @@
  */
 #include "agent/owc/owc_format.h"
 #include "agent/source/source.h"
+#include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/touch.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -99,9 +99,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct event event;
 	const uint8_t *index = NULL;
 	size_t n = size ? size - 1 : 0, n_index = 0;
-	int fd = memfd_create("owc", 0), rc;
+	int rc;
 
-	if (fd < 0 || n > 64 * 1024)
+	if (n > 64 * 1024)
 		abort();
 	if (n && data[0] & 128) {
 		n_index = 2u * data[1] < n - 1 ? 2u * data[1] : n - 1;
@@ -128,9 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(bytes, data + 1, n);
 		size = n;
 	}
-	if (write(fd, bytes, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET))
-		abort();
-	rc = source_owc_open(fd, "fuzz", &source, error);
+	rc = source_owc_open(memory_file(bytes, size), "fuzz", &source, error);
 	if (rc) {
 		if (source || !error[0])
 			abort();

@@ -45,12 +45,12 @@ static void block_free(void *bytes)
 }
 
 #include "agent/source/source.h"
+#include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/touch.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -104,15 +104,6 @@ static int as_pipe(const uint8_t *data, size_t size)
 	return ends[0];
 }
 
-static int as_file(const uint8_t *data, size_t size)
-{
-	int fd = memfd_create("fuzz", MFD_CLOEXEC);
-
-	if (fd >= 0 && write(fd, data, size) != (ssize_t)size)
-		abort();
-	return fd;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char error[512] = "";
@@ -122,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 1)
 		return 0;
-	fd = data[0] & 1 ? as_pipe(data + 1, size - 1) : as_file(data + 1, size - 1);
+	fd = data[0] & 1 ? as_pipe(data + 1, size - 1) : memory_file(data + 1, size - 1);
 	if (fd < 0)
 		return 0;
 	if (source_perfdata_open(fd, "fuzz", &source, error)) {
