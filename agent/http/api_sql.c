@@ -11,15 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUERY_NS     UINT64_C(10000000000) /* a query may take so long */
-#define REPLY_MAX    (64L << 20)	   /* and its reply may have so many bytes */
-#define VALUE_MAX    (16 << 20)		   /* and a text or blob in it */
-#define LOOK_EVERY   1000		   /* steps of SQLite's machine */
+#define QUERY_NS    UINT64_C(10000000000) /* a query may take so long */
+#define REPLY_MAX   (64L << 20)		  /* and its reply may have so many bytes */
+#define VALUE_MAX   (16 << 20)		  /* and a text or blob in it */
+#define LOOK_EVERY  1000		  /* steps of SQLite's machine */
+#define PATTERN_MAX 256			  /* bytes of a pattern for LIKE or GLOB */
+#define WORK_MAX \
+	(UINT64_C(1) << 30) /* of one call of a function: the sizes of two texts, multiplied */
 #define BUILD_ID_HEX 128
 
 /*
  * Allow what reads. The database is open for reading alone; this refuses what opens other files, and
- * what makes SQLite do other things than answer.
+ * what makes SQLite do other things than answer. json_patch compares each key of one object with each of the other.
  */
 static int authorize(void *ctx, int action, const char *a, const char *b, const char *c,
 		     const char *d)
@@ -34,13 +37,77 @@ static int authorize(void *ctx, int action, const char *a, const char *b, const 
 	case SQLITE_RECURSIVE:
 		return SQLITE_OK;
 	case SQLITE_FUNCTION:
-		return b && !strcmp(b, "load_extension") ? SQLITE_DENY : SQLITE_OK;
+		return b && (!strcmp(b, "load_extension") || !strcmp(b, "json_patch")) ? SQLITE_DENY
+										       : SQLITE_OK;
 	case SQLITE_PRAGMA:
 		return a && (!strcmp(a, "table_info") || !strcmp(a, "table_list")) ? SQLITE_OK
 										   : SQLITE_DENY;
 	default:
 		return SQLITE_DENY;
 	}
+}
+
+/* ---- functions whose time is bounded --------------------------------------------------------- */
+
+/* Call SQLite's own function, which the statement of another connection has, unless its texts are too long. */
+static void call_bounded(sqlite3_context *ctx, int n, sqlite3_value **values)
+{
+	sqlite3_stmt *own = sqlite3_user_data(ctx);
+	int rc;
+
+	if ((uint64_t)sqlite3_value_bytes(values[0]) * (uint64_t)sqlite3_value_bytes(values[1]) >
+	    WORK_MAX) {
+		sqlite3_result_error(ctx, "the texts of a function are too long", -1);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		(void)sqlite3_bind_value(own, i + 1, values[i]);
+	rc = sqlite3_step(own);
+	if (rc == SQLITE_ROW)
+		sqlite3_result_value(ctx, sqlite3_column_value(own, 0));
+	else
+		sqlite3_result_error_code(ctx, rc);
+	(void)sqlite3_reset(own);
+	(void)sqlite3_clear_bindings(own);
+}
+
+static void end_bounded(void *own)
+{
+	(void)sqlite3_finalize(own);
+}
+
+/*
+ * SQLite looks at the time between the steps of a query, not while a function runs. Put functions that compare each part of one
+ * text with another in the place of its own.
+ */
+static int bound_functions(sqlite3 *db)
+{
+	static const struct {
+		const char *name, *sql;
+		int n;
+	} functions[] = {
+		{ "instr", "SELECT instr(?1, ?2)", 2 },
+		{ "replace", "SELECT replace(?1, ?2, ?3)", 3 },
+		{ "trim", "SELECT trim(?1, ?2)", 2 },
+		{ "ltrim", "SELECT ltrim(?1, ?2)", 2 },
+		{ "rtrim", "SELECT rtrim(?1, ?2)", 2 },
+	};
+	sqlite3 *other = NULL;
+	int rc = sqlite3_open(":memory:", &other);
+
+	(void)sqlite3_limit(other, SQLITE_LIMIT_LENGTH, VALUE_MAX);
+	for (size_t i = 0; rc == SQLITE_OK && i < sizeof(functions) / sizeof(functions[0]); i++) {
+		sqlite3_stmt *own = NULL;
+
+		rc = sqlite3_prepare_v2(other, functions[i].sql, -1, &own, NULL);
+		if (rc == SQLITE_OK) /* ends the statement also if it fails */
+			rc = sqlite3_create_function_v2(db, functions[i].name, functions[i].n,
+							SQLITE_UTF8 | SQLITE_DETERMINISTIC |
+								SQLITE_INNOCUOUS,
+							own, call_bounded, NULL, NULL, end_bounded);
+	}
+	(void)sqlite3_close_v2(other); /* it lives as long as its statements */
+	return db_errno(rc);
 }
 
 /* Let SQLite make the virtual tables, which it does at their first use and by creating them. */
@@ -65,6 +132,8 @@ int api_sql_open(const char *store, const char *history, struct sqlite3 **out)
 		err = db_exec(db, attach);
 	if (!err)
 		err = connect_tables(db);
+	if (!err)
+		err = bound_functions(db);
 	if (!err) /* open all its files */
 		err = db_exec(db, "SELECT (SELECT count(*) FROM settings), (SELECT count(*) FROM"
 				  " history.settings)");
@@ -75,6 +144,7 @@ int api_sql_open(const char *store, const char *history, struct sqlite3 **out)
 		return err;
 	}
 	(void)sqlite3_limit(db, SQLITE_LIMIT_LENGTH, VALUE_MAX);
+	(void)sqlite3_limit(db, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, PATTERN_MAX);
 	(void)sqlite3_set_authorizer(db, authorize, NULL);
 	*out = db;
 	return 0;

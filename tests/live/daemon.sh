@@ -80,6 +80,7 @@ has "/api/v1/unwind/$id?n=3" '"words": *"CFA = ' || fail "unwind: $(head -c 1000
 has "/api/v1/unwind/$id/26010" '"words": *"CFA = ' || fail "unwind at an address: $(head -c 1000 "$dir/reply")"
 has "/metrics" '^offwind_samples_unwound_total [1-9]' || fail "metrics: $(head -c 1000 "$dir/reply")"
 has "POST /api/v1/query SELECT count(*) AS n FROM history.windows" '"n": *[1-9]' || fail "SQL: $(head -c 1000 "$dir/reply")"
+has "POST /api/v1/query SELECT instr('abc', 'c') AS a, instr(NULL, 'x') AS b, replace('a|b', '|', 'ü') AS c, ltrim('xxax', 'x') || trim('xxbx', 'x') || rtrim('xxcx', 'x') AS d, trim(' e ') AS e" '"a":3,"b":null,"c":"aüb","d":"axbxxc","e":"e"' || fail "functions of SQL: $(head -c 1000 "$dir/reply")"
 # What a program says of itself is a label of its samples, also when it says something else.
 has_service() { has "/api/v1/labels?key=service.name" "$1"; }
 until_or_dead $daemon has_service '"value":"shop, north"' || fail "service.name: $(head -c 1000 "$dir/reply")"
@@ -250,7 +251,7 @@ pkill -STOP -P $daemon offwind-history
 get "/debug/pprof/profile?seconds=1" >"$dir/waited" & waits=$!
 
 echo "== what is wrong has a status and a reason"
-for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels?key=" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x" "400 /api/v1/explain" "400 /api/v1/unwind/x" "400 POST /api/v1/query" "400 POST /api/v1/query SELECT 1 FROM nothing" "400 POST /api/v1/query ATTACH '/etc/passwd' AS x" "400 POST /api/v1/query DELETE FROM history.windows" "400 POST /api/v1/query PRAGMA journal_mode"; do
+for request in "400 /api/v1/top?from=x" "400 /api/v1/top?by=x" "400 /api/v1/top?n=-1" "400 /api/v1/top?focus=(" "400 /api/v1/profile?format=x" "400 /api/v1/heatmap?rows=0" "404 /nothing" "405 POST /api/v1/top" "400 /api/v1/timeline?step=1&from=-7d" "400 /api/v1/labels?key=" "400 /api/v1/top?from=-1m&to=-2m" "400 /api/v1/top?type=x" "400 /api/v1/explain" "400 /api/v1/unwind/x" "400 POST /api/v1/query" "400 POST /api/v1/query SELECT 1 FROM nothing" "400 POST /api/v1/query ATTACH '/etc/passwd' AS x" "400 POST /api/v1/query DELETE FROM history.windows" "400 POST /api/v1/query PRAGMA journal_mode" "400 POST /api/v1/query SELECT instr(zeroblob(16000000), CAST(zeroblob(8000000) || 'x' AS BLOB))" "400 POST /api/v1/query SELECT rtrim(hex(zeroblob(4000000)), hex(zeroblob(4000000)))" "400 POST /api/v1/query SELECT json_patch('{}', '{}')" "400 POST /api/v1/query SELECT 'a' LIKE hex(zeroblob(200))"; do
 	get "${request#* }" >"$dir/reply"
 	[ "$(head -1 "$dir/reply")" = "${request%% *}" ] && [ "$(wc -l <"$dir/reply")" = 2 ] || fail "$request: $(head -c 300 "$dir/reply")"
 done
