@@ -551,16 +551,21 @@ int request_new(const struct opener_options *options, uint64_t *number)
 {
 	struct request request = { .what = REQUEST_NEW, .options = *options, .fd = -1 };
 	struct reply reply;
+	size_t which;
 	int err;
 
 	*number = 0;
 	if (!used.n)
 		return 0;
-	err = request_call(&request, &reply);
-	if (err)
-		return err;
-	*number = reply.number;
-	note_made(options, reply.number);
+	/* A process that took over before it was noted does not have it. */
+	do {
+		which = used.now;
+		err = request_call(&request, &reply);
+		if (err)
+			return err;
+		*number = reply.number;
+		note_made(options, reply.number);
+	} while (is_replaced(which));
 	return 0;
 }
 
