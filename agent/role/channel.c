@@ -175,11 +175,20 @@ static bool wait_free(struct channels *c, uint64_t until_ns)
 			 : !pthread_cond_clockwait(&c->free, &c->lock, CLOCK_MONOTONIC, &until);
 }
 
-/* Find a free channel. -EBUSY: there is none now. -EPIPE: all are broken, or abandoned. */
-static int find_free(struct channels *c, struct channel **out)
+/*
+ * Find a free channel. Slow requests have half of them, so that others need not wait. -EBUSY: there is none now.
+ * -EPIPE: all are broken, or abandoned.
+ */
+static int find_free(struct channels *c, bool slow, struct channel **out)
 {
+	size_t n_slow = 0;
+
 	if (c->n_broken == c->n || c->abandoned)
 		return -EPIPE;
+	for (size_t i = 0; slow && i < c->n; i++)
+		n_slow += c->channel[i].since && c->channel[i].slow;
+	if (n_slow && n_slow >= c->n / 2)
+		return -EBUSY;
 	for (size_t i = 0; i < c->n; i++) {
 		if (!c->channel[i].taken) {
 			*out = &c->channel[i];
@@ -196,7 +205,7 @@ static int take(struct channels *c, uint64_t until_ns, bool slow, struct channel
 	int err;
 
 	(void)pthread_mutex_lock(&c->lock);
-	while ((err = find_free(c, out)) == -EBUSY && in_time)
+	while ((err = find_free(c, slow, out)) == -EBUSY && in_time)
 		in_time = wait_free(c, until_ns);
 	if (!err) {
 		(*out)->taken = true;
@@ -214,10 +223,8 @@ static void put(struct channels *c, struct channel *channel, bool broken)
 	channel->taken = broken;
 	channel->since = 0;
 	c->n_broken += broken;
-	if (broken)
-		(void)pthread_cond_broadcast(&c->free);
-	else
-		(void)pthread_cond_signal(&c->free);
+	/* The first that waits may be one for whom it is not. */
+	(void)pthread_cond_broadcast(&c->free);
 	(void)pthread_mutex_unlock(&c->lock);
 }
 

@@ -46,7 +46,8 @@ int channels_answer_next(struct channels *channels, int timeout_ms, channel_hand
  * does not get replies to that one. -EPIPE: the other process is gone.
  */
 int channels_call(struct channels *channels, struct message *request, struct message *reply);
-enum { CHANNEL_NO_LIMIT = -1, CHANNEL_SLOW = -2 /* nor does channels_hang count the request */ };
+/* CHANNEL_SLOW: nor does channels_hang count the request, and half of the channels stay for others. */
+enum { CHANNEL_NO_LIMIT = -1, CHANNEL_SLOW = -2 };
 /*
  * The same, but wait timeout_ms at most, or as above. -EBUSY: no channel was free. -ETIMEDOUT: there was
  * no reply, and *late is the number of its channel, which nobody can use until channels_is_late has returned

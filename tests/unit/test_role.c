@@ -267,6 +267,58 @@ static void test_a_late_reply_is_nobodys(void)
 	CHECK(waitpid(pid, NULL, 0) == pid, "waitpid");
 }
 
+static void *ask_slowly(void *ctx)
+{
+	struct message *m = malloc(sizeof(*m));
+	uintptr_t wrong = !m;
+
+	if (m) {
+		message_init(m);
+		message_number(m, 1);
+		wrong = channels_call_within(ctx, m, m, CHANNEL_SLOW, NULL) ||
+			message_take_number(m) != 1;
+	}
+	free(m);
+	return (void *)wrong;
+}
+
+static void test_slow_requests_leave_channels_to_others(void)
+{
+	struct channels *channels;
+	pthread_t threads[2];
+	size_t late;
+	void *wrong;
+	pid_t pid;
+
+	CHECK(!pipe(gate) && !channels_new(2, &channels), "channels_new");
+	pid = fork();
+	if (!pid) {
+		(void)close(gate[1]);
+		channels_answer(channels, through_gate, NULL);
+		_exit(0);
+	}
+	channels_ask(channels);
+	for (int i = 0; i < 2; i++)
+		CHECK(!pthread_create(&threads[i], NULL, ask_slowly, channels), "pthread_create");
+	for (int i = 0; i < 500; i++) {
+		message_init(&one);
+		message_number(&one, 2);
+		if (channels_call_within(channels, &one, &one, 5000, &late)) {
+			CHECK(false, "a channel is free while others wait for slow replies");
+			break;
+		}
+		message_fini(&one);
+		(void)sched_yield();
+	}
+	CHECK(write(gate[1], "ab", 2) == 2, "write");
+	for (int i = 0; i < 2; i++)
+		CHECK(!pthread_join(threads[i], &wrong) && !wrong, "both get their reply");
+	channels_free(channels);
+	CHECK(waitpid(pid, NULL, 0) == pid, "waitpid");
+	(void)close(gate[0]);
+	(void)close(gate[1]);
+}
+
 /* ---- the opener's process -------------------------------------------------------------- */
 
 static char dir[] = "/tmp/role.XXXXXX";
@@ -755,6 +807,7 @@ int main(void)
 	test_a_file_too_many_is_an_error_of_one_message();
 	test_threads_share_channels();
 	test_a_late_reply_is_nobodys();
+	test_slow_requests_leave_channels_to_others();
 	test_opener_in_its_own_process();
 	test_an_opener_that_hangs_is_replaced();
 	test_a_worker_without_an_opener_ends();
