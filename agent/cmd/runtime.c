@@ -15,8 +15,8 @@ static const struct {
 	const char *program, *language, *help;
 } kinds[RUNTIME_KINDS] = {
 	{ "python", "Python", "those of 3.8 to 3.15 are, but for builds without the GIL" },
-	{ "node", "JavaScript", "node writes names with --perf-basic-prof" },
-	{ "nodejs", "JavaScript", "node writes names with --perf-basic-prof" },
+	{ "node", "JavaScript", "those of node 18 and 20 are; others need --perf-basic-prof" },
+	{ "nodejs", "JavaScript", "those of node 18 and 20 are; others need --perf-basic-prof" },
 	{ "ruby", "Ruby", "those of 3.1 and 3.3 are" },
 	{ "perl", "Perl", "those of 5.36 to 5.42 are, but for builds without threads" },
 	{ "php", "PHP", "those of 8.2 to 8.4 are, but for builds with thread safety" },
