@@ -102,8 +102,17 @@ asked top --from -2h --label host=host-1 --base-label host=host-2 | grep -q '^# 
 asked timeline --by host --from -2h | grep -q host-2 || fail "the timeline"
 asked heatmap --from -2h | grep -q '[█▓▒░·]' || fail "the heat map"
 asked completeness --from -2h | grep -q '(whole)' || fail "completeness"
-asked sql 'SELECT count() AS hosts FROM (SELECT DISTINCT host FROM samples);' | grep -qw $hosts || fail "SQL"
+asked sql 'SELECT count() AS hosts FROM (SELECT DISTINCT host FROM samples)' | grep -qw $hosts || fail "SQL"
 asked top --sql --from -2h --focus malloc | grep -q 'FROM samples' || fail "the queries"
+# The SQL behind each question, as the server takes it from anybody.
+for question in "top --by comm" flamegraph profile "labels host --focus ^malloc$" timeline heatmap completeness "flamegraph --label host=host-1 --base-label host=host-2"; do
+	asked $question --sql --from -2h >"$dir/sql" || fail "$question --sql"
+	[ "$(grep -c '^SELECT ' "$dir/sql")" -ge 3 ] || fail "the queries of $question: $(cat "$dir/sql")"
+	while read -r sql; do
+		[[ $sql == --* || $sql == *" IN ids"* ]] && continue
+		clickhouse_ask 1 offwind_all "${sql%;}" | grep -a 'DB::Exception' && fail "$question: $sql"
+	done <"$dir/sql"
+done
 # Servers since 19.14 take a join of nameless queries for an error.
 asked labels comm --sql --from -2h | grep -q ') AS parts ANY LEFT JOIN (.*) AS sets USING' || fail "a join without names"
 asked labels comm --from -2h | grep -q 'sqlite3$' || fail "the values of a label"
