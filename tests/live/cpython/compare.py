@@ -1,12 +1,13 @@
 # Compares samples with the stacks that a program knows of itself.
-#   usage: compare.py SAMPLES.jsonl STACKS LEAST [MODULE]
+#   usage: compare.py SAMPLES.jsonl STACKS LEAST [MODULE [SAMPLES]]
 # STACKS is what stacks.py wrote. Of the samples in spin at least the part LEAST (0.95) must have one of these
-# stacks: all functions, files and lines. Writes what is different, and "SAMPLES of them GOOD".
+# stacks: all functions, files and lines; and there must be so many (50). Writes what is different, and "SAMPLES of them GOOD".
 import json
 import sys
 
 samples, stacks, least = open(sys.argv[1], encoding="utf-8"), open(sys.argv[2], encoding="utf-8"), float(sys.argv[3])
 module = sys.argv[4] if len(sys.argv) > 4 else "[cpython]"
+enough = int(sys.argv[5]) if len(sys.argv) > 5 else 50
 true = {tuple(tuple(frame[:2]) + (frame[2],) for frame in json.loads(line)) for line in stacks}
 n = good = 0
 bad = {}
@@ -24,4 +25,4 @@ for line in samples:
 for stack, count in sorted(bad.items(), key=lambda item: -item[1])[:3]:
     print(count, "times:", *("%s %s:%s" % frame for frame in stack), sep="\n  ")
 print(n, "of them", good, "with", len(true), "stacks")
-sys.exit(0 if n >= 50 and good >= least * n else 1)
+sys.exit(0 if n >= enough and good >= least * n else 1)

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Makes the captures of this directory: records a Python of a release of Debian that was unpacked somewhere (root).
+#   usage: BUILD=build tests/cases/runtimes/make.sh ROOT VERSION (ROOT/usr/bin/pythonVERSION)
+# NAME.owc is the capture, NAME.stacks what the program knows of itself, NAME.folded what the recording found.
+set -euo pipefail
+root=$1 name=tests/cases/runtimes/cpython-$2
+work=$(mktemp -d) offwind=$work/offwind
+trap 'rm -rf "$work" "$root/stacks.py"' EXIT
+cp "$BUILD/offwind" "$work"
+cp tests/live/cpython/stacks.py "$root"
+HOME=$work "$offwind" record -F 39 --raw="$work/a.owc" -o "$work/a.pb.gz" -- \
+	chroot "$root" "/usr/bin/python$2" /stacks.py 1 >"$name.stacks"
+python3 tests/cases/runtimes/small.py "$offwind" "$work/a.owc" "$name.owc"
+"$offwind" report -f folded "$work/a.pb.gz" | LC_ALL=C sort >"$name.folded"
