@@ -1,25 +1,20 @@
 #!/usr/bin/env bash
 # Tests frames of Python code: a program computes in places that it knows; at least 95 of 100 samples must have its
 # own stack, function by function and line by line. Debian's Python, and those of pyenv if there are any.
-#   PYTHON  another one instead, from 3.11 on (default /usr/bin/python3)
-#   ROOT    the root directory in which that one runs: a release of Debian that was unpacked there (default: this one)
+# PYTHON: another one instead, from 3.11 on (/usr/bin/python3.14). TEST_ROOT: tests/root.sh.
 set -u
 . tests/wait.sh
-dir=$BUILD/live/cpython offwind=$PWD/$BUILD/offwind source=$PWD/tests/live/cpython root=${ROOT:+$(realpath "$ROOT")}
+dir=$BUILD/live/cpython offwind=$PWD/$BUILD/offwind source=$PWD/tests/live/cpython
 rm -rf "$dir"; mkdir -p "$dir"
 dir=$(realpath "$dir")
 export HOME=$dir
 failures=0
 fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+. tests/root.sh
+[ -z "$root" ] || trap 'rm -rf "${root:?}$dir"' EXIT
 file=$root${PYTHON:-/usr/bin/python3}
 [ -x "$file" ] || { echo "no $file"; exit 77; }
-debian=${PYTHON:-/usr/bin/python3}
-if [ "$root" ]; then
-	# The programs have the same names inside and outside.
-	rm -rf "${root:?}$dir"; mkdir -p "$root$dir"
-	trap 'rm -rf "${root:?}$dir"' EXIT
-	debian="chroot $root $debian"
-fi
+debian="${inside[*]} ${PYTHON:-/usr/bin/python3}"
 cp "$source/stacks.py" "$source/hostile.py" "$root$dir"
 python3() { /usr/bin/python3 "$@"; }
 
