@@ -118,16 +118,18 @@ static uint32_t find(const struct runtime_memory *m, uint64_t addr)
 static int store(struct runtime_memory *m, uint64_t addr, uint8_t *bytes, size_t size)
 {
 	uint32_t id = find(m, addr);
+	size_t had = id != UW_HASH_NONE ? m->pieces[id].size : 0;
 
+	if (m->bytes - had + size > limits.runtime_bytes) {
+		limits_reach(runtime_bytes, 1);
+		clear(m);
+		id = UW_HASH_NONE;
+	}
 	if (id != UW_HASH_NONE) {
-		m->bytes += size - m->pieces[id].size;
+		m->bytes += size - had;
 		free(m->pieces[id].bytes);
 		m->pieces[id] = (struct piece){ addr, size, bytes };
 		return 0;
-	}
-	if (m->bytes + size > limits.runtime_bytes) {
-		limits_reach(runtime_bytes, 1);
-		clear(m);
 	}
 	if (array_grow(m->pieces, m->n, m->room) ||
 	    uw_hash_add(&m->by_addr, hash_u64(0, addr), (uint32_t)m->n)) {

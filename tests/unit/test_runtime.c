@@ -162,6 +162,37 @@ static int read_live(void *ctx, struct opener_part *parts, size_t n)
 	return live_err;
 }
 
+/* A recording has small pieces, then a large one of each address. */
+static void test_larger_pieces_are_bounded(void)
+{
+	const uint64_t before = limits.runtime_bytes;
+	struct event_sample sample = { .n_regions = 0 };
+	static uint64_t large[2 + 512] = { [1] = 512 * 8 };
+	struct runtime_memory *m = NULL;
+	size_t n = 0;
+
+	limits.runtime_bytes = 64 << 10;
+	CHECK(!runtime_memory_new(&m), "new");
+	runtime_memory_begin(m, &sample, NULL, NULL);
+	for (uint64_t i = 0; i < 200; i++) {
+		const uint64_t small[] = { (1 + i) << 20, 8, i };
+		const struct event_memory event = { (const uint8_t *)small, sizeof(small) };
+
+		CHECK(!runtime_memory_store(m, &event), "store");
+	}
+	for (uint64_t i = 0; i < 200; i++) {
+		const struct event_memory event = { (const uint8_t *)large, sizeof(large) };
+
+		large[0] = (1 + i) << 20;
+		CHECK(!runtime_memory_store(m, &event), "store");
+	}
+	for (uint64_t i = 0; i < 200; i++)
+		n += runtime_piece(m, (1 + i) << 20, 512 * 8) != NULL;
+	CHECK(n && n <= 16, "not more than the limit");
+	runtime_memory_free(m);
+	limits.runtime_bytes = before;
+}
+
 static void test_pieces_are_read_once(void)
 {
 	struct event_sample sample = { .n_regions = 0 };
@@ -410,6 +441,7 @@ int main(void)
 	test_equal_names_have_one_address();
 	test_the_unused_go();
 	test_pieces_are_read_once();
+	test_larger_pieces_are_bounded();
 	test_captured_bytes();
 	test_frames_stand_where_they_ran();
 	test_a_version_that_is_not_known_is_a_reason();
