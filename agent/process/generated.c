@@ -35,7 +35,9 @@
 #define READS	 64
 #define WATCHES	 256	    /* a power of two; slots for processes that generate code */
 #define NAMES_NS 500000000u /* between two readings of a perf map, for all names so far */
-#define LOOK_NS	 100000000u /* between two attempts to open a file that does not exist */
+/* Between two attempts to open a file that does not exist; for a perf-PID.map this doubles up to LOOK_MAX_NS. */
+#define LOOK_NS	    100000000u
+#define LOOK_MAX_NS 1000000000u
 /*
  * Pauses between two readings of a Java virtual machine's code: after something new, and at most.
  * Divided by HOTSPOT_SOON if code runs that is not known.
@@ -98,10 +100,11 @@ struct watch { /* a process that generates code */
 	uint64_t calls_ns;	  /* CLOCK_MONOTONIC: frames are not looked at before this time */
 	uint64_t runtime_bytes;	  /* that v8 and hotspot take */
 	/* CLOCK_MONOTONIC times before which … */
-	uint64_t read_ns;  /* … samples need no reading: the lists were looked at then */
-	uint64_t rest_ns;  /* … the lists are not read */
-	uint64_t look_ns;  /* … the perf-PID.map is not looked for */
-	uint64_t names_ns; /* … the map is not read again because of code without a name */
+	uint64_t read_ns;    /* … samples need no reading: the lists were looked at then */
+	uint64_t rest_ns;    /* … the lists are not read */
+	uint64_t look_ns;    /* … the perf-PID.map is not looked for, */
+	uint64_t look_pause; /* which was this long after the attempt before */
+	uint64_t names_ns;   /* … the map is not read again because of code without a name */
 	uint64_t
 		again_ns; /* … what it has mapped is not looked at: its runtime took too much memory */
 	bool gave_up; /* reading the map takes too long: do not read it again */
@@ -918,8 +921,12 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	}
 	/* Open the map while the process is alive and its files can be found. It is read later. */
 	if (g->live && w->map_fd < 0 && now_ns() >= w->look_ns) {
-		if (opener_perf_map(g->opener, w->pid, w->ns_pid, &w->user, &w->map_fd))
-			w->look_ns = now_ns() + LOOK_NS;
+		if (opener_perf_map(g->opener, w->pid, w->ns_pid, &w->user, &w->map_fd)) {
+			w->look_pause = w->look_pause ? 2 * w->look_pause : LOOK_NS;
+			if (w->look_pause > LOOK_MAX_NS)
+				w->look_pause = LOOK_MAX_NS;
+			w->look_ns = now_ns() + w->look_pause;
+		}
 	}
 	if (is_nameless(w, sample, uw_space_machine(thread.space)) && names_of(g, w, out) == 1)
 		return 1;

@@ -18,6 +18,7 @@
 
 #define WATCHES	     1024 /* a power of two; slots for processes, by the low bits of the pid */
 #define RUNTIMES_MAX 4	  /* of one process */
+#define EXPORTED     64 /* a power of two; files whose exports are known, by the module's serial */
 #define LOOK_NS	     UINT64_C(100000000) /* between two attempts to open the memory of a process */
 /*
  * Reading the memory of a user's processes takes a tenth of the time at most, of which BURST_NS can be used
@@ -37,6 +38,13 @@ struct attached {
 	const struct runtime_ops *ops;
 	uint64_t serial, bias; /* of the module, and where it is */
 	void *state;
+};
+
+struct exported { /* what a file exports for a runtime: its symbols are read once, not for each process */
+	uint64_t serial;		/* of the module; 0: none */
+	const struct uw_object *object; /* that was looked into; only compared */
+	size_t number;			/* of the runtime */
+	uint64_t vaddrs[RUNTIME_EXPORTS_MAX];
 };
 
 struct watch { /* a process that has had samples */
@@ -72,6 +80,7 @@ struct runtimes {
 	struct runtime_frames *frames;
 	struct watch *watches[WATCHES];
 	struct user users[USERS];
+	struct exported exported[EXPORTED];
 	struct watch *reading;		  /* of the decoding that goes on */
 	struct plan_execution *execution; /* of the last sample of a core; NULL: none yet */
 	struct runtime_put put[RUNTIME_PUT_MAX];
@@ -233,12 +242,25 @@ struct file_note {
 	uint64_t bias, exports[RUNTIME_EXPORTS_MAX];
 };
 
+/* Look up what a file exports for runtime number i, as vaddrs; 0 is what is not there. */
+static void look_up_exports(struct runtimes *r, size_t number, const struct module *module,
+			    const struct uw_object *object, size_t n, uint64_t *vaddrs)
+{
+	struct exported *e = &r->exported[module->serial & (EXPORTED - 1)];
+
+	if (e->serial != module->serial || e->object != object || e->number != number) {
+		*e = (struct exported){ module->serial, object, number, { 0 } };
+		uw_object_exports(object, runtimes_all[number]->exports, n, e->vaddrs);
+	}
+	memcpy(vaddrs, e->vaddrs, n * sizeof(*vaddrs));
+}
+
 /*
  * Find the addresses that the file exports: in the file, or in the capture file. Return false if it exports
  * nothing.
  */
-static bool find_exports(struct watch *w, size_t number, const struct uw_mapping *m,
-			 struct runtime_file *file)
+static bool find_exports(struct runtimes *r, struct watch *w, size_t number,
+			 const struct uw_mapping *m, struct runtime_file *file)
 {
 	const struct runtime_ops *ops = runtimes_all[number];
 	const uint64_t addr = 16 * (number + 1);
@@ -249,7 +271,7 @@ static bool find_exports(struct watch *w, size_t number, const struct uw_mapping
 
 	while (n < RUNTIME_EXPORTS_MAX && ops->exports[n])
 		n++;
-	uw_object_exports(m->object, ops->exports, n, note.exports);
+	look_up_exports(r, number, m->user, m->object, n, note.exports);
 	for (size_t i = 0; i < n; i++) {
 		any |= note.exports[i] != 0;
 		note.exports[i] += note.exports[i] ? m->bias : 0;
@@ -301,7 +323,7 @@ static bool try_attach(struct runtimes *r, struct watch *w, size_t number, struc
 	r->reading = w;
 	runtime_memory_begin(w->memory, sample ? sample : &nothing, r->is.live ? read_live : NULL,
 			     r);
-	if (!find_exports(w, number, m, &file))
+	if (!find_exports(r, w, number, m, &file))
 		return false;
 	file.object = m->object;
 	file.bias = m->bias;
