@@ -62,6 +62,8 @@ struct serving {
 	size_t n_free;
 	struct api_remote remotes[SERVER_SOCKETS * THREADS]; /* of these, if there is no history */
 	struct waiting waiting[WAITING_MAX];
+	size_t n_waiting;
+	pthread_cond_t added;	 /* with lock: one more waits */
 	_Atomic uint64_t unsent; /* bytes of all replies */
 };
 
@@ -258,6 +260,8 @@ static bool suspend(struct serving *s, struct MHD_Connection *c, struct exchange
 			continue;
 		room = true;
 		s->waiting[i] = (struct waiting){ c, e, info ? info->connect_fd : -1 };
+		s->n_waiting++;
+		(void)pthread_cond_signal(&s->added);
 		s->mhd.suspend(c);
 	}
 	(void)pthread_mutex_unlock(&s->lock);
@@ -432,12 +436,26 @@ static bool has_left(const struct waiting *w)
 	return poll(&end, 1, 0) == 1 && end.revents & (POLLRDHUP | POLLHUP | POLLERR);
 }
 
-/* Go on with the requests whose samples are there, or do not come, or are not wanted any more. */
+/* Go on with a request that waited. */
+static void resume(struct serving *s, struct waiting *w)
+{
+	s->mhd.resume(w->connection);
+	w->connection = NULL;
+	s->n_waiting--;
+}
+
+/*
+ * Go on with the requests whose samples are there, or do not come, or are not wanted any more. Before, sleep until a request
+ * waits.
+ */
 static void look_at_waiting(struct serving *s)
 {
-	uint64_t now = now_ns();
+	uint64_t now;
 
 	(void)pthread_mutex_lock(&s->lock);
+	while (!s->n_waiting)
+		(void)pthread_cond_wait(&s->added, &s->lock);
+	now = now_ns();
 	for (size_t i = 0; i < WAITING_MAX; i++) {
 		struct waiting *w = &s->waiting[i];
 
@@ -445,15 +463,13 @@ static void look_at_waiting(struct serving *s)
 			continue;
 		w->exchange->left = has_left(w);
 		if (w->exchange->left) {
-			s->mhd.resume(w->connection);
-			w->connection = NULL;
+			resume(s, w);
 			continue;
 		}
 		if (w->exchange->recording.end >= 0) {
 			if (!recording_is_over(&w->exchange->recording, now))
 				continue;
-			s->mhd.resume(w->connection);
-			w->connection = NULL;
+			resume(s, w);
 			continue;
 		}
 		if (now < w->exchange->until_ns)
@@ -463,8 +479,7 @@ static void look_at_waiting(struct serving *s)
 		if (!is_written(s, w->exchange->until_ns) &&
 		    now < w->exchange->until_ns + WINDOW_WAIT_NS)
 			continue;
-		s->mhd.resume(w->connection);
-		w->connection = NULL;
+		resume(s, w);
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 }
@@ -558,6 +573,7 @@ int server_run(struct server *server)
 	(void)setpriority(PRIO_PROCESS, 0, 0); /* what is recorded comes first */
 	sandbox_limit_memory(MEMORY_MAX);
 	(void)pthread_mutex_init(&s.lock, NULL);
+	(void)pthread_cond_init(&s.added, NULL);
 	err = microhttpd_load(&s.mhd);
 	if (!err)
 		err = prepare(&s);
