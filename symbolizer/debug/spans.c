@@ -10,6 +10,7 @@
 
 #define SPANS_MAX ((size_t)2 << 20)
 #define ENCLOSING 64
+#define SETS_READ ((uint64_t)64 << 10) /* of .debug_aranges at once: a set has some dozen bytes */
 
 /* Add a range of a unit's code. Empty ranges and those at 0 are ignored. -ENOMEM, -E2BIG. */
 static int push_span(struct sym_debug *d, uint64_t low, uint64_t high, uint32_t unit)
@@ -61,23 +62,50 @@ static int read_set(struct sym_debug *d, struct uw_bytes *c, unsigned int off_si
 	return 0;
 }
 
+struct part { /* of a section that is read piece by piece */
+	const uint8_t *bytes;
+	uint8_t *owned;
+	uint64_t off, size;
+};
+
+/* Let part have the n bytes at off, which are in the section, and what follows them. */
+static int get_part(const struct sym_section *s, uint64_t off, uint64_t n, struct part *part,
+		    const uint8_t **out)
+{
+	uint64_t left = s->source.size - off;
+	int err = 0;
+
+	if (off < part->off || off - part->off > part->size || n > part->size - (off - part->off)) {
+		free(part->owned);
+		*part = (struct part){ .off = off, .size = n < SETS_READ ? SETS_READ : n };
+		if (part->size > left)
+			part->size = left;
+		err = sym_section_map(s, off, part->size, &part->bytes, &part->owned);
+	}
+	if (err)
+		*part = (struct part){ .size = 0 };
+	else
+		*out = part->bytes + (off - part->off);
+	return err;
+}
+
 /* Read all sets of .debug_aranges. Damage ends the reading without an error. */
 static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 {
+	struct part part = { .size = 0 };
 	uint64_t off = 0;
 	int err = 0;
 
 	while (!err && off < s->source.size && s->source.size - off >= 12) {
-		uint8_t head[12] = { 0 };
-		struct uw_bytes c = uw_bytes_of(head, sizeof(head));
 		unsigned int off_size = 4;
 		const uint8_t *bytes;
-		uint8_t *owned;
+		struct uw_bytes c;
 		uint64_t size;
 
-		err = sym_section_read(s, off, head, sizeof(head));
+		err = get_part(s, off, 12, &part, &bytes);
 		if (err)
-			return err;
+			break;
+		c = uw_bytes_of(bytes, 12);
 		size = uw_bytes_u32(&c);
 		if (size == 0xffffffff) {
 			off_size = 8;
@@ -85,15 +113,15 @@ static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 		}
 		off += off_size == 8 ? 12 : 4;
 		if (size > s->source.size - off)
-			return 0;
-		err = sym_section_map(s, off, size, &bytes, &owned);
+			break;
+		err = get_part(s, off, size, &part, &bytes);
 		if (err)
-			return err;
+			break;
 		c = uw_bytes_of(bytes, size);
 		err = read_set(d, &c, off_size, off_size == 8 ? 12 : 4);
-		free(owned);
 		off += size;
 	}
+	free(part.owned);
 	return err;
 }
 

@@ -80,12 +80,13 @@ int dw_file_units(struct dw_file *file)
 	while (!err && off < file->info.source.size && file->info.source.size - off > 8) {
 		struct uw_bytes c;
 
-		/* Small units follow each other: one read has many headers. */
+		/* Small units follow each other: one read has many headers. Behind a large one, it has one. */
 		if (off < from || off - from >= have || have - (off - from) < HEADER_MAX) {
 			uint64_t left = file->info.source.size - off;
+			uint64_t want = off - from < HEADER_READ ? HEADER_READ : HEADER_MAX;
 
 			from = off;
-			have = left < HEADER_READ ? left : HEADER_READ;
+			have = left < want ? left : want;
 			memset(chunk + have, 0, HEADER_MAX);
 			err = sym_section_read(&file->info, from, chunk, have);
 			if (err)
