@@ -28,7 +28,7 @@ get() { # path [header…]
 	c.host_path = sys.argv[1]
 	try:
 	    method, path, body = (sys.argv[2].split(' ', 2) + [''])[:3] if sys.argv[2].startswith('POST ') else ('GET', sys.argv[2], '')
-	    c.request(method, path, body, dict(h.split(': ') for h in sys.argv[3:]))
+	    c.request(method, path, body.encode(), dict(h.split(': ') for h in sys.argv[3:]))
 	    r = c.getresponse()
 	    print(r.status)
 	    sys.stdout.flush()
