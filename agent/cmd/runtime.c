@@ -51,20 +51,21 @@ static void on_mapping(struct runtime *runtime, const struct event *event)
 		return;
 	for (unsigned int i = 0; i < RUNTIME_KINDS; i++)
 		if (is_program(name, kinds[i].program))
-			*p = (struct runtime_process){ event->pid, i + 1 };
+			*p = (struct runtime_process){ event->pid, i + 1, false };
 }
 
-/* Note that an interpreter of this kind was sampled. */
-static void on_sample(struct runtime *runtime, const struct event *event)
+/* Note that an interpreter of this kind was sampled; named: with the functions that it runs. */
+static void on_sample(struct runtime *runtime, const struct event *event, bool named)
 {
-	const struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
+	struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
 	struct files_facts facts;
 	char map[64];
 
 	if (!p->kind || p->pid != event->pid)
 		return;
-	/* Its interpreter is known, and its functions are named. */
-	if (event->sample.slices_end != PLAN_NONE) {
+	/* With slices, its interpreter is known: names may still be missing, of which explain tells. */
+	p->named |= named || event->sample.slices_end != PLAN_NONE;
+	if (p->named) {
 		if (runtime->seen[p->kind - 1].pid == event->pid)
 			runtime->seen[p->kind - 1].pid = 0;
 		return;
@@ -78,14 +79,14 @@ static void on_sample(struct runtime *runtime, const struct event *event)
 }
 
 /* A process is forgotten when it executes another program or its main thread ends. */
-void runtime_event(struct runtime *runtime, const struct event *event)
+void runtime_event(struct runtime *runtime, const struct event *event, bool named)
 {
 	struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
 
 	if (event->type == EVENT_MAPPING)
 		on_mapping(runtime, event);
 	else if (event->type == EVENT_SAMPLE)
-		on_sample(runtime, event);
+		on_sample(runtime, event, named);
 	else if ((event->type == EVENT_EXEC || event->type == EVENT_EXIT) && p->pid == event->pid &&
 		 (event->type == EVENT_EXEC || event->tid == event->pid))
 		p->kind = 0;

@@ -7,6 +7,7 @@
 
 #include "agent/event.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { RUNTIME_PROCESSES = 256, RUNTIME_KINDS = 8 };
@@ -15,6 +16,7 @@ struct runtime { /* all zero: no interpreter seen */
 	struct runtime_process {
 		uint32_t pid;
 		unsigned int kind;	/* index of the kind plus 1; 0: free */
+		bool named;		/* a sample had functions that it runs */
 	} processes[RUNTIME_PROCESSES]; /* the latest processes, by pid modulo RUNTIME_PROCESSES */
 	struct runtime_seen {
 		uint32_t pid; /* the first sampled process of this kind; 0: none */
@@ -23,9 +25,9 @@ struct runtime { /* all zero: no interpreter seen */
 
 /*
  * Process an event: mappings show which processes are interpreters, and samples which of them were
- * sampled.
+ * sampled. named: all functions that the interpreter runs were found for this sample.
  */
-void runtime_event(struct runtime *runtime, const struct event *event);
+void runtime_event(struct runtime *runtime, const struct event *event, bool named);
 
 /*
  * For each kind of interpreter that was sampled, report once what has no names and what would

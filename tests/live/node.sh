@@ -91,7 +91,8 @@ END {
 	exit !(samples > 200 && skipped <= samples / 50 && incomplete <= samples / 20 && frames > 400 && lines > 400 && bad == 0)
 }
 A
-"$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- "${inside[@]}" node "$source" 5000000 2>"$dir/log" || fail "record"
+"$offwind" record -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- "${inside[@]}" node "$source" 5000000 2>"$dir/log" || fail "record"
+! grep 'functions are not named' "$dir/log" || fail "it says that they have no names"
 "$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/a.tsv" "$dir/a.owc" 2>"$dir/log" || fail "unwind"
 computing() { awk -f "$dir/computing.awk" "$root$source" "$1"; } # FILE
 computing "$dir/a.tsv" || fail "computing"

@@ -141,17 +141,27 @@ static int divide(struct recorder *r, uint64_t time_ns)
 	return err || time_ns <= r->window_start_ns ? err : close_window(r, time_ns);
 }
 
+/* Return how many samples had all frames of interpreted code. */
+static uint64_t count_named(const struct recorder *r)
+{
+	struct pipeline_reuse reuse = { .n_interpreted = 0 };
+
+	if (r->pipeline)
+		pipeline_reuse(r->pipeline, &reuse);
+	return reuse.n_interpreted - reuse.n_incomplete;
+}
+
 /*
  * Pass one event to the pipeline, the capture file and the counters. Return 0 or a negative code.
  * With a pipeline, errors of the capture file are not returned.
  */
 static int on_event(struct recorder *r, const struct event *event)
 {
+	uint64_t n_named = count_named(r);
 	int err = 0;
 
 	if (event->type == EVENT_CHANGED)
 		return divide(r, event->time_ns);
-	runtime_event(&r->runtime, event);
 	if (event->type == EVENT_SAMPLE && event->sample.event < OUTCOME_EVENTS)
 		r->values[event->sample.event] += event->sample.period;
 
@@ -173,6 +183,7 @@ static int on_event(struct recorder *r, const struct event *event)
 			err = pipeline_event(r->pipeline, event);
 			reading_busy(false);
 		}
+		runtime_event(&r->runtime, event, count_named(r) != n_named);
 		/*
 		 * An unwritable capture file is reported by raw_event and does not end the
 		 * profile.
