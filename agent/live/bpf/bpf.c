@@ -347,6 +347,19 @@ static int plan_number(struct live_bpf *bpf, const struct plan *plan, uint32_t *
 	return err;
 }
 
+/* Note whether a process has a plan. live_bpf_has_plan asks at each fork: here that costs no system call. */
+static void note_plan(struct live_bpf *bpf, uint32_t pid, bool has)
+{
+	uint8_t bit = (uint8_t)(1u << pid % 8);
+
+	if (pid >= LIVE_PIDS)
+		return;
+	if (has)
+		bpf->planned[pid / 8] |= bit;
+	else
+		bpf->planned[pid / 8] &= (uint8_t)~bit;
+}
+
 int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *task,
 		  const struct plan *plan)
 {
@@ -356,6 +369,7 @@ int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *ta
 
 	if (!plan) {
 		err = bpf_map_delete_elem(fd, &pid);
+		note_plan(bpf, pid, false);
 		if (!err)
 			bpf->skeleton->bss->plans_in_use--;
 		return err == -ENOENT ? 0 : err;
@@ -372,13 +386,12 @@ int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *ta
 		err = bpf_map_update_elem(fd, &pid, &entry, BPF_ANY);
 	if (is_new)
 		bpf->skeleton->bss->plans_in_use++;
+	if (!err)
+		note_plan(bpf, pid, true);
 	return err;
 }
 
 bool live_bpf_has_plan(const struct live_bpf *bpf, uint32_t pid)
 {
-	struct plan_task entry;
-
-	return bpf->skeleton->bss->plans_in_use &&
-	       !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.plan_tasks), &pid, &entry);
+	return pid < LIVE_PIDS && bpf->planned[pid / 8] & 1u << pid % 8;
 }

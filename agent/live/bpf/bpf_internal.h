@@ -22,6 +22,8 @@
 #define LIVE_FOLLOW_PROGRAMS 3
 #define LIVE_CGROUP_PROGRAMS 2
 
+#define LIVE_PIDS (4u << 20) /* PID_MAX_LIMIT of the kernel */
+
 /* A program that is attached: to a perf event, a probe or a tracepoint. */
 struct live_attached {
 	struct bpf_link *link;
@@ -65,6 +67,7 @@ struct live_bpf {
 	struct capture_counters *per_cpu;
 	struct plan plans[PLAN_PLANS_MAX]; /* those in the kernel's table */
 	uint32_t n_plans;
+	uint8_t planned[LIVE_PIDS / 8]; /* one bit for each process that has a plan */
 };
 
 /*
