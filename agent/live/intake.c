@@ -120,6 +120,8 @@ int live_enqueue(void *ctx, const struct event *event)
 	struct live *live = ctx;
 	struct event copy = *event;
 	struct event_mapping *m = &copy.mapping;
+	bool needs = event->type == EVENT_MAPPING && m->inode;
+	bool is_memfd = needs && m->path && !strncmp(m->path, "/memfd:", 7);
 
 	/*
 	 * The vDSO is the same in every 64-bit process, so this process's own copy serves all of
@@ -130,14 +132,14 @@ int live_enqueue(void *ctx, const struct event *event)
 		m->image = live->vdso;
 		m->image_size = live->vdso_size;
 	}
-	if (copy.type == EVENT_MAPPING && m->inode && m->path && m->path[0] == '/')
+	/* Files in memory are on a file system that the kernel has for itself: nobody has mounted it. */
+	if (needs && m->path && m->path[0] == '/' && !is_memfd)
 		live_mounts_see(live->mounts, live->pins, m->major, m->minor, now_ns());
 	set_view(live, &copy);
 	if (live->file_ids && copy.type == EVENT_MAPPING)
 		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m, now_ns());
 	/* A memfd that has a build-id is a program. */
-	if (live->pins && copy.type == EVENT_MAPPING && m->path &&
-	    !strncmp(m->path, "/memfd:", 7) && m->build_id.size)
+	if (live->pins && is_memfd && m->build_id.size)
 		live_pins_hold(live->pins, copy.pid, m->start, m->end, now_ns());
 	if (is_urgent(live, &copy))
 		note_urgent(live, copy.time_ns);

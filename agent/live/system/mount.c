@@ -110,6 +110,15 @@ void live_mounts_free(struct live_mounts *mounts)
 	free(mounts);
 }
 
+/* Return whether a process is there, which may have ended. */
+static bool is_alive(uint32_t pid)
+{
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
+	return !access(path, F_OK);
+}
+
 static struct device *find(const struct live_mounts *mounts, uint32_t major, uint32_t minor)
 {
 	for (size_t i = 0; i < mounts->n; i++)
@@ -198,10 +207,11 @@ void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_
 		     uint32_t minor, uint64_t now_ns)
 {
 	struct device *device = find(mounts, major, minor);
-	char path[32], where[4096];
 	struct search *search;
 
 	if (!device) {
+		char where[4096];
+
 		if (mounts->n == DEVICES_MAX ||
 		    array_grow(mounts->devices, mounts->n, mounts->room))
 			return;
@@ -210,8 +220,7 @@ void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_
 		device->found = find_place("self", device, UINT64_MAX, where);
 	}
 	/* The process that was found may have ended; another one may still see the file system. */
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, device->pid);
-	if (now_ns < device->again_ns || (device->found && (!device->pid || !access(path, F_OK))))
+	if (now_ns < device->again_ns || (device->found && (!device->pid || is_alive(device->pid))))
 		return;
 	if (now_ns >= mounts->window_ns + WINDOW_NS) {
 		mounts->window_ns = now_ns;
