@@ -70,7 +70,7 @@ size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load
 		uint64_t addr = m.bias + p->p_vaddr, skip = addr % page;
 
 		if (p->p_type != PT_LOAD || !p->p_filesz || p->p_offset < skip ||
-		    p->p_filesz > UINT64_MAX - page - addr)
+		    addr > UINT64_MAX - page || p->p_filesz > UINT64_MAX - page - addr)
 			continue;
 		out[n++] =
 			(struct image_load){ .start = addr - skip,
