@@ -18,6 +18,7 @@
 #include "agent/perfdata/reader_state.h"
 
 #include "agent/perfdata/format.h"
+#include "agent/sanitize.h"
 #include "agent/source/memory_image.h"
 
 #include <errno.h>
@@ -253,9 +254,11 @@ int source_perfdata_open(int fd, const char *name, struct source **out, char *er
 	}
 	fill_info(p);
 	if (!p->machine) {
+		char arch[4 * sizeof(p->facts.arch)];
+
+		(void)sanitize_text(p->facts.arch, "", '?', arch, sizeof(arch));
 		p->err = 0;
-		perfdata_damage(p, -ENOTSUP, 0, "recorded on %s, which is not supported",
-				p->facts.arch);
+		perfdata_damage(p, -ENOTSUP, 0, "recorded on %s, which is not supported", arch);
 		goto damaged;
 	}
 	*out = &p->source;
