@@ -33,7 +33,8 @@
  * A frame that could not be read is tried again after MOVED_NS, twice of it, and so on up to FAILED_NS, while its
  * words are the same: what fails each time is no frame. If its function has moved, the next sample has other words.
  * A frame that is known is looked at again after SOON_NS, twice of it, and so on up to LATE_NS; but after CHANGED_NS
- * if it has another function: its code or bytecode may be where another one's was.
+ * if it has another function: its code or bytecode may be where another one's was. If the calls that were inlined at
+ * a return address could not be read, that begins with MOVED_NS: objects may have been about to move.
  */
 #define FAILED	   1024 /* a power of 2 */
 #define MOVED_NS   UINT64_C(2000000)
@@ -132,6 +133,7 @@ struct v8 {
 	struct failed failed[FAILED];
 	struct calls_writer writer;
 	struct hotspot_memory memory;
+	bool is_part; /* of what write_frame wrote: the inlined calls are missing */
 };
 
 int v8_new(const uint64_t exports[V8_VALUES], struct v8 **out)
@@ -796,6 +798,7 @@ static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[
 	uint64_t data, off;
 	size_t n;
 
+	v->is_part = false;
 	if (bytecode || !has_code(v)) {
 		if (key[1] == V8_KEY_BASELINE && !find_place(v, f, &place))
 			return false;
@@ -813,6 +816,7 @@ static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[
 	if (*err)
 		return false;
 	/* Which calls were inlined is not known, but whose code it is. */
+	v->is_part = v->version != NULL;
 	all[0] = (struct v8_inlined){ .offset = NO_PLACE };
 	return get_field(v, data, v->value[V8_ARRAY_DATA] + 8 * v->value[V8_DEOPT_SHARED],
 			 &all[0].shared) &&
@@ -873,6 +877,7 @@ static struct calls_seen_frame *look_at(struct v8 *v, const struct calls_sample 
 	struct failed *failed = &v->failed[words & (FAILED - 1)];
 	struct calls_seen_frame *seen = calls_seen_find(&v->seen, key);
 	uint64_t again_ns = seen ? seen->again_ns : 0, table;
+	bool is_part;
 
 	if (seen && seen->serial != (uint32_t)f->function)
 		again_ns += CHANGED_NS - seen->pause_ns;
@@ -883,10 +888,16 @@ static struct calls_seen_frame *look_at(struct v8 *v, const struct calls_sample 
 		seen = calls_seen_of(&v->seen, key);
 		if (!seen)
 			return NULL;
-		seen->pause_ns = longer_pause(seen->pause_ns, SOON_NS, LATE_NS);
+		/* Where code is interrupted, it has no list of them. */
+		is_part = v->is_part && f->pc != s->regs->value[UW_X86_64_RIP];
+		seen->pause_ns =
+			is_part ? longer_pause(seen->known ? 0 : seen->pause_ns, MOVED_NS, LATE_NS)
+				: longer_pause(seen->pause_ns < SOON_NS ? 0 : seen->pause_ns,
+					       SOON_NS, LATE_NS);
 		seen->again_ns = s->now + seen->pause_ns;
 		seen->serial = (uint32_t)f->function;
-		seen->known = key[1] != V8_KEY_PC && find_positions(v, f->bytecode, &table);
+		seen->known =
+			key[1] == V8_KEY_PC ? !is_part : find_positions(v, f->bytecode, &table);
 		return seen;
 	}
 	if (!v->memory.over) {
@@ -952,7 +963,7 @@ static bool look(struct v8 *v, const struct calls_sample *s, const struct place 
 		key[1] = V8_KEY_BYTECODE;
 	}
 	seen = look_at(v, s, &f, key, NO_PLACE, err);
-	/* known: V8 has positions of this bytecode, so that each place in it has a line. */
+	/* known, of bytecode: V8 has its positions, so that each place in it has a line. */
 	key[1] = v8_key_at(f.place);
 	if (!bytecode || !seen || !seen->known || *err)
 		return seen != NULL;

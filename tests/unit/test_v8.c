@@ -416,7 +416,8 @@ static void test_inlined_before_streams(void)
 				       44, 0,		   /* a literal */
 				       36, 14, 2, 2, 0, 2 };
 	struct function outer, inner;
-	uint64_t none, at, code;
+	uint64_t none, at, code, back;
+	struct v8 *v = NULL;
 
 	begin();
 	put(exports[V8_MAJOR], 10, 4);
@@ -435,12 +436,36 @@ static void test_inlined_before_streams(void)
 	put(code - 1 + 40, 384, 4);
 	memset(words, 0, sizeof(words));
 	put_frame(20, &outer, 0, 30, 0x1234);
-	look_again(code - 1 + 128 + 284);
-	CHECK(has(code - 1 + 128 + 284, V8_KEY_PC, 0, 2, "inner", 2) &&
-		      has(code - 1 + 128 + 284, V8_KEY_PC, 1, 2, "outer", 1),
+	back = code - 1 + 128 + 284;
+	look_again(back);
+	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2) && has(back, V8_KEY_PC, 1, 2, "outer", 1),
 	      "an inlined call");
 	look_again(code - 1 + 128 + 290);
 	CHECK(has(code - 1 + 128 + 290, V8_KEY_PC, 0, 1, "outer", 1), "no return address");
+	calls_free(calls);
+	calls = NULL;
+
+	/* What was read in the middle of a change is read again soon. */
+	put_frame(20, &inner, inner.bytecode, 30, back);
+	put_frame(30, &outer, 0, 40, 0x1234);
+	CHECK(v8_new(exports, &v) == 0, "new");
+	set_exit(&outer, 1, 8, 0, 284);
+	(void)look(v, 0x1234, STACK + 8 * 20, 1);
+	CHECK(has(back, V8_KEY_PC, 0, 1, "outer", 1), "the code's function");
+	set_exit(&outer, 1, 7, 0, 284);
+	heap.reads = 0;
+	CHECK(look(v, 0x1234, STACK + 8 * 20, 2) == -EAGAIN && !heap.reads, "not at once");
+	(void)look(v, 0x1234, STACK + 8 * 20, 2000002);
+	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2), "but after 2 ms");
+	CHECK(look(v, 0x1234, STACK + 8 * 20, 900000000) == -EAGAIN,
+	      "and then as late as all that is known");
+	set_exit(&outer, 1, 8, 0, 284);
+	(void)look(v, 0x1234, STACK + 8 * 20, 1002000002);
+	CHECK(has(back, V8_KEY_PC, 0, 1, "outer", 1), "another change");
+	set_exit(&outer, 1, 7, 0, 284);
+	(void)look(v, 0x1234, STACK + 8 * 20, 1004000002);
+	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2), "after 2 ms, too");
+	v8_free(v);
 	calls_free(calls);
 	calls = NULL;
 }
