@@ -182,15 +182,12 @@ static int open_inode(struct opener_mappings *m, const struct opener_file *file,
  */
 int opener_mappings_open(struct opener_mappings *m, const struct opener_file *file, int *fd)
 {
-	char path[96], link[64];
 	int place, opened;
+	char link[64];
 	bool regular;
 	uint64_t id;
 
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64,
-		       file->pid, file->start, file->end);
-	place = open(path, O_PATH | O_CLOEXEC);
-	if (place < 0)
+	if (places_mapped_link(file, &place))
 		return open_inode(m, file, fd);
 	if (mount_of(place, &regular, &id) || !regular || !is_local_mount(m, file->pid, id)) {
 		(void)close(place);

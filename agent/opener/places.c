@@ -393,13 +393,10 @@ int places_open_mapped(const struct opener *opener, const struct opener_file *fi
 	struct user_left left;
 	int path_fd, err;
 	bool public, served;
-	char path[96];
 
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/map_files/%llx-%llx", file->pid,
-		       (unsigned long long)file->start, (unsigned long long)file->end);
-	path_fd = open(path, O_PATH | O_CLOEXEC);
-	if (path_fd < 0)
-		return -errno;
+	err = places_mapped_link(file, &path_fd);
+	if (err)
+		return err;
 	served = opener->irreplaceable ? places_is_fuse(file->pid, path_fd)
 				       : places_is_served(file->pid, path_fd);
 	err = served ? -EREMOTEIO : user_enter(user, &left, &public);

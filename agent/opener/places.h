@@ -59,6 +59,12 @@ int places_open_at(int root, const char *path, enum place_links links,
  */
 int places_open_inode(const struct opener_file *file, int *fd);
 /*
+ * Open the link to a mapping's file in /proc/PID/map_files (O_PATH). Who looks it up waits for the lock of the process's
+ * mappings, and a program that serves files can keep a process of its user in a system call that holds it: so a thread does
+ * it, and is left behind after OPENER_MEMORY_MS. -EBUSY: it is, or one of the same user or of four users still is.
+ */
+int places_mapped_link(const struct opener_file *file, int *fd);
+/*
  * Open the file behind file's mapping with the rights of user; NULL: with this program's rights.
  * -EREMOTEIO: another user's program serves the file.
  */
