@@ -922,9 +922,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	/* Open the map while the process is alive and its files can be found. It is read later. */
 	if (g->live && w->map_fd < 0 && now_ns() >= w->look_ns) {
 		if (opener_perf_map(g->opener, w->pid, w->ns_pid, &w->user, &w->map_fd)) {
-			w->look_pause = w->look_pause ? 2 * w->look_pause : LOOK_NS;
-			if (w->look_pause > LOOK_MAX_NS)
-				w->look_pause = LOOK_MAX_NS;
+			w->look_pause = longer_pause(w->look_pause, LOOK_NS, LOOK_MAX_NS);
 			w->look_ns = now_ns() + w->look_pause;
 		}
 	}

@@ -282,6 +282,12 @@ static const struct ruby_layout *find_layout(const struct runtime_file *file)
 							       : NULL;
 }
 
+/* Return where a jump (e9, and the distance from its end) at an address leads to. */
+static uint64_t jump_of(const uint8_t code[5], uint64_t at)
+{
+	return at + 5 + (uint64_t)(int64_t)(int32_t)uw_bytes_little_n(code + 1, 4);
+}
+
 /*
  * Read the code that uses ruby_global_symbols: rb_id2str ends with a jump to it. Without the jump it is
  * rb_id2str itself.
@@ -294,8 +300,7 @@ static void read_code(struct state *s, const struct runtime_file *file)
 		return;
 	for (size_t i = 0; i < 48; i++) {
 		uint8_t code[sizeof(s->code)];
-		uint64_t to = at + i + 5 +
-			      (uint64_t)(int64_t)(int32_t)uw_bytes_little_n(s->code + i + 1, 4);
+		uint64_t to = jump_of(s->code + i, at + i);
 
 		if (s->code[i] == 0xe9 && runtime_constant(file, to, code, sizeof(code))) {
 			memcpy(s->code, code, sizeof(code));
@@ -320,8 +325,7 @@ static uint64_t find_loop(const struct runtime_file *file)
 	    !runtime_constant(file, at, code, sizeof(code)))
 		return 0;
 	for (size_t i = 0; i + 5 <= sizeof(code) && at - file->bias + i < end; i++) {
-		uint64_t to = at - file->bias + i + 5 +
-			      (uint64_t)(int64_t)(int32_t)uw_bytes_little_n(code + i + 1, 4);
+		uint64_t to = jump_of(code + i, at - file->bias + i);
 
 		if (code[i] == 0xe9 && (to < start || to >= end) &&
 		    !uw_object_function(file->object, to, &to_start, &to_end) && to == to_start)
