@@ -79,10 +79,12 @@ static void on_sample(struct runtime *runtime, const struct event *event, bool n
 }
 
 /* A process is forgotten when it executes another program or its main thread ends. */
-void runtime_event(struct runtime *runtime, const struct event *event, bool named)
+void runtime_event(struct runtime *runtime, const struct event *event, uint64_t n_named)
 {
 	struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
+	bool named = n_named != runtime->n_named;
 
+	runtime->n_named = n_named;
 	if (event->type == EVENT_MAPPING)
 		on_mapping(runtime, event);
 	else if (event->type == EVENT_SAMPLE)

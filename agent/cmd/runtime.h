@@ -21,13 +21,14 @@ struct runtime { /* all zero: no interpreter seen */
 	struct runtime_seen {
 		uint32_t pid; /* the first sampled process of this kind; 0: none */
 	} seen[RUNTIME_KINDS];
+	uint64_t n_named; /* of the last event */
 };
 
 /*
  * Process an event: mappings show which processes are interpreters, and samples which of them were
- * sampled. named: all functions that the interpreter runs were found for this sample.
+ * sampled. n_named: for how many samples, with this one, all functions that an interpreter runs were found.
  */
-void runtime_event(struct runtime *runtime, const struct event *event, bool named);
+void runtime_event(struct runtime *runtime, const struct event *event, uint64_t n_named);
 
 /*
  * For each kind of interpreter that was sampled, report once what has no names and what would

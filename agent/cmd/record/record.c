@@ -144,10 +144,9 @@ static int divide(struct recorder *r, uint64_t time_ns)
 /* Return how many samples had all frames of interpreted code. */
 static uint64_t count_named(const struct recorder *r)
 {
-	struct pipeline_reuse reuse = { .n_interpreted = 0 };
+	struct pipeline_reuse reuse;
 
-	if (r->pipeline)
-		pipeline_reuse(r->pipeline, &reuse);
+	pipeline_reuse(r->pipeline, &reuse);
 	return reuse.n_interpreted - reuse.n_incomplete;
 }
 
@@ -157,7 +156,6 @@ static uint64_t count_named(const struct recorder *r)
  */
 static int on_event(struct recorder *r, const struct event *event)
 {
-	uint64_t n_named = count_named(r);
 	int err = 0;
 
 	if (event->type == EVENT_CHANGED)
@@ -183,7 +181,7 @@ static int on_event(struct recorder *r, const struct event *event)
 			err = pipeline_event(r->pipeline, event);
 			reading_busy(false);
 		}
-		runtime_event(&r->runtime, event, count_named(r) != n_named);
+		runtime_event(&r->runtime, event, count_named(r));
 		/*
 		 * An unwritable capture file is reported by raw_event and does not end the
 		 * profile.
