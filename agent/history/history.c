@@ -17,7 +17,8 @@
 
 const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 				      .steps = history_sql,
-				      .n_steps = sizeof(history_sql) / sizeof(history_sql[0]) };
+				      .n_steps = sizeof(history_sql) / sizeof(history_sql[0]),
+				      .prepare = history_prepare_upgrade };
 
 #define STEP_NS	  20000000
 #define CACHE_KIB 16384
@@ -44,8 +45,8 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[LAST_NODE_PAGE] = "SELECT coalesce(max(id), -1) FROM node_pages",
 	[WRITE_NODES] = "INSERT OR REPLACE INTO node_pages (id, nodes) VALUES (?1, ?2)",
 	[DELETE_NODES] = "DELETE FROM node_pages WHERE id = ?1",
-	[FIND_LABELS] = "SELECT id FROM labels WHERE labels = ?1",
-	[ADD_LABELS] = "INSERT INTO labels (labels) VALUES (?1)",
+	[FIND_LABELS] = "SELECT id FROM labels WHERE hash = ?2 AND labels = ?1",
+	[ADD_LABELS] = "INSERT INTO labels (labels, hash) VALUES (?1, ?2)",
 	[FIND_TYPE] = "SELECT id FROM types WHERE type = ?1 AND unit = ?2",
 	[ADD_TYPE] = "INSERT INTO types (type, unit) VALUES (?1, ?2)",
 	[ADD_WINDOW] = "INSERT INTO windows (start_ns, end_ns, level, n_samples, samples)"
@@ -237,6 +238,32 @@ int history_write_nothing(const char *path, const char *store)
 	return err;
 }
 
+/*
+ * Upgrade a history that an older version made, so that it can be read, unless a daemon has it. What cannot be done is
+ * reported, but for what opening it says again.
+ */
+static void upgrade(const char *path)
+{
+	char error[DB_ERROR_SIZE];
+	int lock;
+
+	if (history_lock(path, 0, &lock))
+		return;
+	(void)db_make_files(path, &history_kind, error);
+	(void)close(lock);
+}
+
+/* Open the database of a history. */
+static int connect_to(const char *path, bool write, sqlite3 **db, char error[DB_ERROR_SIZE])
+{
+	int err = db_open(path, &history_kind, write ? DB_WRITE : DB_READ, db, error);
+
+	if (err != -ENOTSUP || write)
+		return err;
+	upgrade(path);
+	return db_open(path, &history_kind, DB_READ, db, error);
+}
+
 int history_open(const char *path, bool write, struct history **out)
 {
 	struct history *h = calloc(1, sizeof(*h));
@@ -247,9 +274,7 @@ int history_open(const char *path, bool write, struct history **out)
 		h->step_ns = STEP_NS;
 		h->sums_max = SUMS_MAX;
 		h->path = strdup(path);
-		err = h->path ? db_open(path, &history_kind, write ? DB_WRITE : DB_READ, &h->db,
-					error)
-			      : -ENOMEM;
+		err = h->path ? connect_to(path, write, &h->db, error) : -ENOMEM;
 	}
 	if (err) {
 		log_error("%s", error[0] ? error : strerror(-err));

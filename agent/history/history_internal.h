@@ -11,6 +11,12 @@
 
 extern const struct db_kind history_kind;
 
+/* What a row is found by: 31 bits of a SHA-256 hash. Texts come from anybody: they cannot be chosen so that many have one. */
+struct sha256_ctx;
+int64_t history_hash_end(struct sha256_ctx *ctx);
+int64_t history_text_hash(const char *text);
+int history_prepare_upgrade(sqlite3 *db); /* as db_kind.prepare */
+
 enum history_statement {
 	FIND_MODULE,
 	ADD_MODULE,

@@ -142,22 +142,19 @@ static int module_id(struct adding *a, uint32_t index, int64_t *id)
 	return err;
 }
 
-/* Texts come from anybody: they cannot be chosen so that many functions have one hash. */
 static int64_t function_hash(const struct stacks_function *f)
 {
 	const struct {
 		int64_t start_line, placed;
 	} rest = { f->start_line, f->placed };
 	struct sha256_ctx ctx;
-	int64_t hash;
 
 	sha256_init(&ctx);
 	sha256_update(&ctx, strlen(f->name) + 1, (const uint8_t *)f->name);
 	sha256_update(&ctx, strlen(f->system_name) + 1, (const uint8_t *)f->system_name);
 	sha256_update(&ctx, strlen(f->file) + 1, (const uint8_t *)f->file);
 	sha256_update(&ctx, sizeof(rest), (const uint8_t *)&rest);
-	sha256_digest(&ctx, sizeof(hash), (uint8_t *)&hash);
-	return hash;
+	return history_hash_end(&ctx);
 }
 
 static void bind_function(sqlite3_stmt *stmt, const void *ctx)
@@ -434,6 +431,7 @@ static char *labels_text(const struct stacks *s, const struct stacks_sample *sam
 static void bind_labels(sqlite3_stmt *stmt, const void *ctx)
 {
 	bind_text(stmt, 1, ctx);
+	(void)sqlite3_bind_int64(stmt, 2, history_text_hash(ctx));
 }
 
 static int labels_id(struct adding *a, const struct stacks_sample *sample, int64_t *id)

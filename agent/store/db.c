@@ -234,8 +234,10 @@ static int migrate(sqlite3 *db, const char *path, const struct db_kind *kind,
 		   char error[DB_ERROR_SIZE])
 {
 	char pragma[96];
-	int version = 0, rc = exec_in_turn(db, "BEGIN IMMEDIATE"), err;
+	int version = 0, rc = kind->prepare ? kind->prepare(db) : SQLITE_OK, err;
 
+	if (rc == SQLITE_OK)
+		rc = exec_in_turn(db, "BEGIN IMMEDIATE");
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
 	/* Another process may have upgraded it meanwhile. */

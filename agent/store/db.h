@@ -21,6 +21,8 @@ struct db_kind {
 	int32_t id;
 	const char *const *steps; /* each leads to the next version of the schema */
 	int n_steps;
+	/* Give a connection the SQL functions that the steps call. NULL: they call none. Return SQLite's code. */
+	int (*prepare)(sqlite3 *db);
 };
 
 extern const struct db_kind db_store;

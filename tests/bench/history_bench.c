@@ -86,7 +86,7 @@ static void make_names(struct history *h)
 		" INSERT INTO modules SELECT n, '/usr/bin/program' || n, printf('%%040x', n), 0, 0,"
 		" 1000000 FROM i;"
 		"INSERT INTO labels SELECT id, json_object('comm', 'program' || id, 'cgroup',"
-		" '/system.slice/program' || id || '.service') FROM modules;"
+		" '/system.slice/program' || id || '.service'), id FROM modules;"
 		"WITH RECURSIVE i(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM i WHERE n < %d)"
 		" INSERT INTO functions SELECT n + 1, 'function_with_a_name_' || n || '(int, char"
 		" const*)', '_Z' || n || 'function_with_a_name', 'src/file' || (n / 50) || '.cc', "

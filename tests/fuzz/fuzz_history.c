@@ -46,7 +46,7 @@ static const char *const inserts[] = {
 	" VALUES (?1, CAST(?3 AS TEXT), '', '', ?2, 0, ?2)",
 	"INSERT OR REPLACE INTO modules (id, path, build_id, off, start, \"limit\")"
 	" VALUES (?1 & 7, CAST(?3 AS TEXT), '', ?2, ?1, ?2)",
-	"INSERT OR REPLACE INTO labels (id, labels) VALUES (?1, CAST(?3 AS TEXT))",
+	"INSERT OR REPLACE INTO labels (id, labels, hash) VALUES (?1, CAST(?3 AS TEXT), ?2)",
 	"INSERT OR REPLACE INTO types (id, type, unit) VALUES (?1, CAST(?3 AS TEXT), 'x')",
 	"INSERT OR REPLACE INTO settings (name, value) VALUES ('bytes', ?1 & 1048575)",
 	"INSERT OR REPLACE INTO counters (window, what, reason, n) VALUES (?1 & 7, 'fired', '', "
@@ -96,6 +96,8 @@ static void open_in_memory(void)
 {
 	changes = connect_again();
 	if (db_exec(changes, "PRAGMA page_size = 512; PRAGMA auto_vacuum = INCREMENTAL"))
+		abort();
+	if (history_kind.prepare(changes))
 		abort();
 	for (int i = 0; i < history_kind.n_steps; i++)
 		if (db_exec(changes, history_kind.steps[i]))
