@@ -139,6 +139,12 @@ int supervisor_start(const struct supervision *supervision);
  */
 bool supervisor_is_again(void);
 
+/*
+ * In the worker of a recording, once it has handlers for SIGINT and SIGTERM: let those come that were sent
+ * since supervisor_start. Nothing elsewhere.
+ */
+void supervisor_hear_signals(void);
+
 /* In the worker: give up all rights. What must be opened directly is open. Ends the process on failure. */
 void supervisor_confine(void);
 

@@ -75,7 +75,10 @@ void supervisor_take_signals(struct supervisor *s);
 void supervisor_block_signals(sigset_t *before);
 /* In a new process that is not the worker: leave the signals to the supervisor. */
 void supervisor_ignore_signals(void);
-/* In the worker: let signals do what they did when the command began. */
+/*
+ * In the worker: let signals do what they did when the command began. Those of a recording wait for
+ * supervisor_hear_signals.
+ */
 void supervisor_restore_signals(const struct supervisor *s);
 
 /* ---- supervisor_serve.c ---- */

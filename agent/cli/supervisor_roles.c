@@ -204,7 +204,7 @@ static int fork_role(pid_t *pid)
 /*
  * Fork the worker and make it current. Signals that are passed on wait meanwhile in both processes,
  * so that each is for the worker, too. One that came earlier is passed on now. The worker unblocks
- * them when it is ready (be_worker).
+ * them in be_worker, or when it has handlers (supervisor_hear_signals).
  */
 static int fork_worker(struct supervisor *s)
 {

@@ -18,6 +18,10 @@ static const int passed[SUPERVISOR_PASSED] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP 
 
 struct supervisor_signals supervisor_signals;
 
+/* In a recording's worker: signals wait until it has handlers, and then these ones are blocked. */
+static bool deferred;
+static sigset_t heard;
+
 /*
  * Once the end is asked for, SIGALRM comes every second: a wait of the supervisor itself, for a pipe
  * that nobody opens, ends with EINTR, even if it began only after the signal.
@@ -175,11 +179,29 @@ void supervisor_ignore_signals(void)
 
 void supervisor_restore_signals(const struct supervisor *s)
 {
+	const bool live = s->given->live != NULL;
+
 	for (size_t i = 0; i < SUPERVISOR_PASSED; i++)
-		(void)sigaction(passed[i], &s->before[i], NULL);
+		/* To ignore a signal for a moment would also drop one that waits. */
+		if (live && (passed[i] == SIGINT || passed[i] == SIGTERM))
+			(void)signal(passed[i], SIG_DFL);
+		else
+			(void)sigaction(passed[i], &s->before[i], NULL);
 	/* Only the supervisor decides what SIGHUP means for a service. */
 	if (s->given->service)
 		(void)signal(SIGHUP, SIG_IGN);
-	(void)sigprocmask(SIG_SETMASK, &s->signals, NULL);
+	if (live) {
+		deferred = true;
+		heard = s->signals;
+	} else {
+		(void)sigprocmask(SIG_SETMASK, &s->signals, NULL);
+	}
 	leave_stops();
+}
+
+void supervisor_hear_signals(void)
+{
+	if (deferred)
+		(void)sigprocmask(SIG_SETMASK, &heard, NULL);
+	deferred = false;
 }

@@ -365,7 +365,8 @@ static bool press(struct top *t, int key)
 
 /* ---- the loop ---------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t interrupted; /* batch mode only; otherwise see screen.c */
+static volatile sig_atomic_t
+	interrupted; /* before there is a screen, which takes signals itself (screen.c) */
 
 static void on_signal(int number)
 {
@@ -378,6 +379,7 @@ static void catch_signals(void)
 
 	(void)sigaction(SIGINT, &action, NULL);
 	(void)sigaction(SIGTERM, &action, NULL);
+	supervisor_hear_signals();
 }
 
 /* Handle keys, signals and changes of the terminal's size. Return false to quit. */
@@ -385,8 +387,10 @@ static bool look_at_screen(struct top *t)
 {
 	int key;
 
+	if (interrupted)
+		return false;
 	if (t->options->batch)
-		return !interrupted;
+		return true;
 	if (screen_ended())
 		return false;
 	while ((key = screen_key()) != SCREEN_NONE)

@@ -151,6 +151,14 @@ kill $daemon
 wait $daemon || fail "the daemon: exit $?: $(cat "$dir/log")"
 kill $receiver
 
+has_ended() { ! runs "$1"; } # PID
+# A recording goes on until it is interrupted, and ends then.
+interrupt() { # PID: its exit code
+	kill -INT "$1"
+	until_or_dead $$ has_ended "$1" || kill -KILL "$1"
+	wait "$1"
+}
+
 # ---- what the worker holds --------------------------------------------------------------------------
 
 # Run a command until its worker has stopped itself. Sets supervisor and worker ("": there is none).
@@ -185,7 +193,7 @@ for command in "unwind $dir/x.owc -o $dir/y.pb.gz" "record -a -d 2 -o $dir/y.pb.
 done
 # The processes that serve it hold what they need, and can get no more. The last one is started when there
 # is something to store.
-"$offwind" record -a -d 300 -o "$dir/y.pb.gz" --db "$dir/other.db" 2>"$dir/err" & supervisor=$!
+"$offwind" record -a -o "$dir/y.pb.gz" --db "$dir/other.db" 2>"$dir/err" & supervisor=$!
 for role in opener capture store; do
 	pid=
 	until [ -n "$pid" ] || ! kill -0 $supervisor 2>/dev/null; do
@@ -206,14 +214,13 @@ until_or_dead $pid grep -q '^Seccomp:.2' "/proc/$pid/status" || fail "the store 
 kill -KILL "$pid"
 cp "$dir/prog" "$dir/prog2"
 "$dir/prog2"
-kill -INT $supervisor
-wait $supervisor || fail "ended by SIGINT: exit $?: $(cat "$dir/err")"
+interrupt $supervisor || fail "ended by SIGINT: exit $?: $(cat "$dir/err")"
 grep -q "$dir/other.db: cannot .*; unwind tables stay in memory" "$dir/err" || fail "no word of the store: $(cat "$dir/err")"
 "$offwind" report -n 0 "$dir/y.pb.gz" | grep -q 'libhot.so *hot\|hot.*libhot.so' || fail "the recording: $(cat "$dir/err")"
 [ "$(sqlite3 "$dir/other.db" 'PRAGMA integrity_check')" = ok ] || fail "the store is damaged"
 
 # A store process that was stopped does not outlive its worker, with the locks that it has.
-"$offwind" record -a -d 300 -o "$dir/y.pb.gz" --db "$dir/third.db" 2>"$dir/err" & supervisor=$!
+"$offwind" record -a -o "$dir/y.pb.gz" --db "$dir/third.db" 2>"$dir/err" & supervisor=$!
 has_store() { # it is confined, too; sets store
 	for store in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
 		has_name "$store" offwind-store && grep -q '^Seccomp:.2' "/proc/$store/status" 2>/dev/null && return
@@ -226,14 +233,13 @@ for pid in $(cat "/proc/$supervisor/task/$supervisor/children"); do has_name "$p
 has_gone() { ! runs "$store"; }
 until_or_dead $supervisor has_gone || fail "the store process is left"
 until_or_dead $supervisor grep -q "recording goes on" "$dir/err" || fail "a stopped store: $(cat "$dir/err")"
-kill -INT $supervisor
-wait $supervisor || fail "a stopped store: exit $?: $(cat "$dir/err")"
+interrupt $supervisor || fail "a stopped store: exit $?: $(cat "$dir/err")"
 grep -q "the process that writes the store does not end, and is killed" "$dir/err" || fail "a stopped store: $(cat "$dir/err")"
 
 # ---- a recording's worker that dies, or does not go on --------------------------------------------------
 
 # This one waits for half a minute: look at it last. Its worker stops while it reads a file.
-LD_PRELOAD=$dir/hostile.so HOSTILE=hang:$(stat -c %i "$dir/libhot.so") setsid "$offwind" record -a -d 300 -o "$dir/hung.pb.gz" --stats "$dir/hung.json" 2>"$dir/hung.log" & hung=$!
+LD_PRELOAD=$dir/hostile.so HOSTILE=hang:$(stat -c %i "$dir/libhot.so") setsid "$offwind" record -a -o "$dir/hung.pb.gz" --stats "$dir/hung.json" 2>"$dir/hung.log" & hung=$!
 workers_of() { # SUPERVISOR: the confined ones
 	local child
 	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
@@ -254,7 +260,7 @@ if [ "$(nice)" = 0 ] && [ "$(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev
 fi
 
 # An opener that hangs, to be looked at last, too: its worker asks it for a program that is new.
-"$offwind" record -a -d 300 -o "$dir/stuck.pb.gz" 2>"$dir/stuck.log" & stuck=$!
+"$offwind" record -a -o "$dir/stuck.pb.gz" 2>"$dir/stuck.log" & stuck=$!
 opener_of() { # SUPERVISOR
 	local child
 	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
@@ -411,6 +417,12 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$offwind" unwind "$dir/fifo" -o "$dir/y2.pb.gz"
 rc=$?
 [ $rc = 130 ] || fail "SIGINT before a pipe is opened: exit $rc"
+# Nor is one that comes before a recording's worker has handlers, though this shell has SIGINT ignored in its background.
+for command in "record -a -o $dir/y.pb.gz" "top --batch"; do
+	LD_PRELOAD=$dir/hostile.so HOSTILE=early "$offwind" $command >"$dir/out" 2>"$dir/err" & pid=$!
+	until_or_dead $$ has_ended $pid || kill -KILL $pid
+	wait $pid || fail "$command: SIGINT as it begins: exit $?: $(cat "$dir/err")"
+done
 # Without the sandbox everything is in one process, and the result is the same.
 OFFWIND_SANDBOX=off "$offwind" unwind -q --no-cache "$dir/x.owc" -f text >"$dir/one" &&
 	"$offwind" unwind -q --no-cache "$dir/x.owc" -f text >"$dir/two" && cmp "$dir/one" "$dir/two" || fail "the results differ"
@@ -422,12 +434,10 @@ cp "$dir/prog" "$dir/prog4"
 "$dir/prog4"
 [ "$(workers_of $stuck)" = "$stuck_worker" ] || fail "the worker of an opener that hangs did not go on"
 [ "$(opener_of $stuck | wc -w)" = 1 ] || fail "openers: $(opener_of $stuck)"
-kill -INT $stuck
-wait $stuck || fail "an opener that hangs: exit $?: $(cat "$dir/stuck.log")"
+interrupt $stuck || fail "an opener that hangs: exit $?: $(cat "$dir/stuck.log")"
 "$offwind" report -f folded "$dir/stuck.pb.gz" | grep -q '^prog4.*;hot ' || fail "the next opener opens nothing: $(cat "$dir/stuck.log")"
 # The worker that was stopped in the meantime is replaced, and the recording ends as it should.
 until_or_dead $hung grep -q "the worker has not gone on for 30 s, and is ended" "$dir/hung.log" || fail "a worker that hangs: $(cat "$dir/hung.log")"
-kill -INT $hung
-wait $hung || fail "a worker that hangs: exit $?: $(cat "$dir/hung.log")"
+interrupt $hung || fail "a worker that hangs: exit $?: $(cat "$dir/hung.log")"
 balance "$dir/hung.json" || fail "a worker that hangs: the statistics"
 exit $((failures > 0))

@@ -408,6 +408,7 @@ static void prepare_process(void)
 	/* nohup(1) sets SIGHUP to be ignored: leave it so. */
 	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
 		(void)sigaction(SIGHUP, &action, NULL);
+	supervisor_hear_signals();
 }
 
 /* How a recording came out. */

@@ -8,8 +8,9 @@
  *   HOSTILE=hang:INODE  stop if the file has this inode, the first time among all processes
  *   HOSTILE=stop        stop the worker (SIGSTOP), so that /proc/PID can be looked at
  *
- * Not of a worker, but of the supervisor:
- *   HOSTILE=signal:PATH SIGINT comes just before this file is opened
+ * Not of a confined process:
+ *   HOSTILE=early       SIGINT comes to the supervisor when a worker has just begun
+ *   HOSTILE=signal:PATH SIGINT comes just before the supervisor opens this file
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,6 +35,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 static atomic_bool began;
@@ -282,8 +284,20 @@ static void attack(void)
 	say(line);
 }
 
+/* Return once SIGINT, which was sent to the parent, has been passed on and waits for this process. */
+static void interrupt_parent(void)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	sigset_t pending;
+
+	(void)kill(getppid(), SIGINT);
+	for (int i = 0; i < 60000 && !sigpending(&pending) && !sigismember(&pending, SIGINT); i++)
+		(void)nanosleep(&pause, NULL);
+}
+
 int prctl(int what, ...)
 {
+	const char *hostile = getenv("HOSTILE");
 	unsigned long args[4];
 	va_list list;
 
@@ -293,6 +307,9 @@ int prctl(int what, ...)
 	va_end(list);
 	if (what == PR_SET_NAME)
 		(void)snprintf(role, sizeof(role), "%.15s", (const char *)args[0]);
+	if (what == PR_SET_NAME && is_role("offwind-worker") && hostile &&
+	    !strcmp(hostile, "early"))
+		interrupt_parent();
 	return (int)syscall(SYS_prctl, what, args[0], args[1], args[2], args[3]);
 }
 
