@@ -3,6 +3,7 @@
  * send. The input is one message or several, each after its length (two bytes, little-endian); bit
  * 15 of the length: with a descriptor of the directory that is an input. Whatever is asked for, a
  * file that nobody named is not opened, and neither it nor others beside the results are changed.
+ * Of packages there are two lists, on every machine.
  */
 #include "agent/cli/supervisor.c"
 
@@ -13,6 +14,8 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define LIST_ONE     "packages/libz1:amd64.list"
+#define LIST_TWO     "packages/git.list"
 #define MESSAGES_MAX 6 /* their replies must fit the socket: nobody reads them meanwhile */
 
 static char folder[] = "/dev/shm/fuzz_supervisor.XXXXXX";
@@ -21,6 +24,16 @@ static int directory = -1;	     /* an input in it */
 static DIR *windows;
 static struct stat secret_is;
 static struct message message;
+
+/* In place of libc's. */
+DIR *opendir(const char *path)
+{
+	int fd = strcmp(path, "/var/lib/dpkg/info") != 0
+			 ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+			 : openat(inside, "packages", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? NULL : fdopendir(fd);
+}
 
 static void make_file(const char *name)
 {
@@ -45,16 +58,16 @@ static void remove_results(void)
 
 static void remove_all(void)
 {
-	static const char *const files[] = {
-		"input",  "folder/file", "secret",
-		"output", "statistics",	 "windows/offwind-0-notes.txt"
-	};
+	static const char *const files[] = { "input",  "folder/file", "secret",
+					     "output", "statistics",  "windows/offwind-0-notes.txt",
+					     LIST_ONE, LIST_TWO };
 
 	remove_results();
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		(void)unlinkat(inside, files[i], 0);
 	(void)unlinkat(inside, "folder", AT_REMOVEDIR);
 	(void)unlinkat(inside, "windows", AT_REMOVEDIR);
+	(void)unlinkat(inside, "packages", AT_REMOVEDIR);
 	(void)rmdir(folder);
 }
 
@@ -66,7 +79,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	if (before < 0 || !mkdtemp(folder))
 		abort();
 	inside = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (inside < 0 || fchdir(inside) || mkdir("folder", 0700) || mkdir("windows", 0700))
+	if (inside < 0 || fchdir(inside) || mkdir("folder", 0700) || mkdir("windows", 0700) ||
+	    mkdir("packages", 0700))
 		abort();
 	directory = open("folder", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	windows = opendir("windows");
@@ -77,6 +91,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	make_file("folder/file");
 	make_file("secret");
 	make_file("windows/offwind-0-notes.txt");
+	make_file(LIST_ONE);
+	make_file(LIST_TWO);
 	if (stat("secret", &secret_is))
 		abort();
 	stderr = fopen("/dev/null", "we"); /* libFuzzer has its own way to standard error */
