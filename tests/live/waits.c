@@ -211,7 +211,31 @@ enum { WAKES = 40 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int cond_value;
+static _Atomic pid_t cond_thread;
 
+/*
+ * Sleep until a thread of a process sleeps, too: one that is woken before it waits does not wait, and on a busy machine
+ * that could be most of them.
+ */
+static void until_sleeps(pid_t process, pid_t thread)
+{
+	char path[64], state[512], *end;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)process, (int)thread);
+	do {
+		ssize_t size;
+		int fd;
+
+		nap(4000);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		size = fd < 0 ? 0 : read(fd, state, sizeof(state) - 1);
+		close(fd);
+		if (size <= 0)
+			_exit(1); /* it has ended */
+		state[size] = '\0';
+		end = strrchr(state, ')');
+	} while (!end || strncmp(end, ") S", 3) != 0);
+}
 static __attribute__((noinline)) void a_pipe_gives(int fd)
 {
 	if (write(fd, "x", 1) != 1)
@@ -267,6 +291,7 @@ static __attribute__((noinline)) void a_deep_gives(int fd)
 static void *cond_waits(void *unused)
 {
 	prctl(PR_SET_NAME, "wk_cond");
+	cond_thread = gettid();
 	for (int i = 0; i < WAKES; i++)
 		b_cond_takes(i);
 	return unused;
@@ -278,8 +303,10 @@ static void wake_by_condition(void)
 	prctl(PR_SET_NAME, "wk_a");
 	if (pthread_create(&b, NULL, cond_waits, NULL))
 		_exit(1);
+	while (!cond_thread)
+		nap(1000);
 	for (int i = 0; i < WAKES; i++) {
-		nap(4000);
+		until_sleeps(getpid(), cond_thread);
 		a_cond_gives();
 	}
 	pthread_join(b, NULL);
@@ -290,8 +317,9 @@ static void wake_by_futex(void)
 {
 	atomic_int *word =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t b = fork();
 
-	if (!fork()) {
+	if (!b) {
 		prctl(PR_SET_NAME, "wk_futex");
 		for (int i = 0; i < WAKES; i++)
 			b_futex_takes(word, i);
@@ -299,7 +327,7 @@ static void wake_by_futex(void)
 	}
 	prctl(PR_SET_NAME, "wk_a");
 	for (int i = 0; i < WAKES; i++) {
-		nap(4000);
+		until_sleeps(b, b);
 		a_futex_gives(word);
 	}
 	_exit(wait(NULL) < 0);
@@ -307,10 +335,12 @@ static void wake_by_futex(void)
 static void wake_by_pipe(const char *name, void (*gives)(int fd))
 {
 	int ends[2];
+	pid_t b;
 
 	if (pipe(ends))
 		_exit(1);
-	if (!fork()) {
+	b = fork();
+	if (!b) {
 		prctl(PR_SET_NAME, name);
 		for (int i = 0; i < WAKES; i++)
 			b_pipe_takes(ends[0]);
@@ -318,7 +348,7 @@ static void wake_by_pipe(const char *name, void (*gives)(int fd))
 	}
 	prctl(PR_SET_NAME, "wk_a");
 	for (int i = 0; i < WAKES; i++) {
-		nap(4000);
+		until_sleeps(b, b);
 		gives(ends[1]);
 	}
 	_exit(wait(NULL) < 0);
