@@ -61,7 +61,10 @@ if command -v go >/dev/null; then
 	cat >"$dir/work.go" <<'GO'
 package main
 
-import "sort"
+import (
+	"sort"
+	"syscall"
+)
 
 func work(n int) int {
 	a := make([]int, n)
@@ -72,12 +75,19 @@ func work(n int) int {
 	return a[n/2]
 }
 
+// The CPU time of the whole program, in milliseconds.
+func used() int64 {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano()/1000000 + u.Stime.Nano()/1000000
+}
+
 func main() {
 	done := make(chan int)
 	for g := 0; g < 4; g++ {
 		go func() {
 			s := 0
-			for i := 0; i < 300; i++ {
+			for used() < 600 {
 				s += work(5000)
 			}
 			done <- s
@@ -135,8 +145,12 @@ line=$(accounting "$dir/log")
 check_balance "$line"
 [ "$(samples_in "$@")" = "$(figure "$line" unwound)" ] || fail "the windows do not add up: $line"
 for p; do "$offwind" report --check "$p" >/dev/null || fail "$p"; done
-"$offwind" record -a -F 199 -d 3 --rotate 1 --keep 2 -o "$dir/kept" 2>"$dir/log" || fail "$(cat "$dir/log")"
-set -- "$dir"/kept/*
+for _ in 1 2 3 4 5; do
+	rm -rf "$dir/kept"
+	"$offwind" record -a -F 199 -d 3 --rotate 1 --keep 2 -o "$dir/kept" 2>"$dir/log" || fail "$(cat "$dir/log")"
+	set -- "$dir"/kept/*
+	[ $# -lt 2 ] || break
+done
 [ $# = 2 ] || fail "$# windows are kept, not 2"
 
 echo "== functions without names, and what to do about them"
