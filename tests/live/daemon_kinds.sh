@@ -4,11 +4,12 @@
 # page shows when a thread was ready to run and when it waited.
 set -u
 source "$(dirname "$0")/../recorder.sh"
+. tests/wait.sh
 ${CC:-gcc} -O1 -fno-builtin -pthread -o "$dir/k_one" tests/live/alloc.c && cp "$dir/k_one" "$dir/k_two" || exit 1
 cp "$BUILD/tests/live/waits" "$dir/k_waits"
-mkfifo "$dir/go"
-# The first one waits until its allocator is watched. The daemon ends with the shell, which waits for that.
-bash -c 'read -r _ <"$1/go"; (sleep 4; echo) | "$1/k_one" 5000 wait && "$1/k_two" && "$1/k_waits" late >"$1/truth"; echo $? >"$1/done"; read -r _ <"$1/go"' bash "$dir" &
+mkfifo "$dir/go" "$dir/begin"
+# The daemon ends with the shell, which waits for that.
+bash -c 'read -r _ <"$1/go"; "$1/k_one" 5000 wait <>"$1/begin" && "$1/k_two" && "$1/k_waits" late >"$1/truth"; echo $? >"$1/done"; read -r _ <"$1/go"' bash "$dir" &
 programs=$!
 address=127.0.0.1:$(free_port)
 cat >"$dir/offwind.conf" <<CONF
@@ -34,22 +35,30 @@ CONF
 get() { curl -sS --max-time 60 "http://$address$1"; }
 "$offwind" daemon --config "$dir/offwind.conf" 2>"$dir/log" &
 daemon=$!
-for _ in $(seq 600); do
-	get /readyz 2>/dev/null | grep -q '^ready' && break
-	kill -0 $daemon 2>/dev/null || { cat "$dir/log"; fail "the daemon ended"; exit 1; }
-	sleep 0.1
-done
+is_ready() { get /readyz 2>/dev/null | grep -q '^ready'; }
+until_or_dead $daemon is_ready || { cat "$dir/log"; fail "the daemon is not ready"; exit 1; }
+# The first program waits until its allocator is watched: its C library's functions then have breakpoints.
+cat >"$dir/watched.py" <<'PY'
+import subprocess, sys
+pid = sys.argv[1]
+libc = next(line.split() for line in open(f'/proc/{pid}/maps') if '/libc.so.6' in line)
+symbols = subprocess.run(['nm', '-D', '--defined-only', libc[5]], capture_output=True, text=True).stdout
+at = {words[2].split('@')[0]: int(words[0], 16) for words in map(str.split, symbols.splitlines())}
+memory, file = open(f'/proc/{pid}/mem', 'rb'), open(libc[5], 'rb')
+for name in 'malloc', 'calloc', 'realloc', 'aligned_alloc', 'posix_memalign', 'free':
+    memory.seek(int(libc[0].split('-')[0], 16) + at[name])
+    file.seek(at[name])
+    if memory.read(16) == file.read(16):
+        sys.exit(1)
+PY
+is_watched() { python3 "$dir/watched.py" "$(pgrep -P $programs -x k_one)" 2>"$dir/watched"; }
 echo >"$dir/go"
-for _ in $(seq 900); do
-	[ -s "$dir/done" ] && break
-	sleep 0.1
-done
-[ "$(cat "$dir/done")" = 0 ] || fail "the programs"
+until_or_dead $daemon is_watched || fail "allocators are not watched: $(cat "$dir/watched")"
+echo >"$dir/begin"
+until_or_dead $programs test -s "$dir/done"
 # The daemon answers when the window with the last of these has ended.
-for _ in $(seq 60); do
-	get "/debug/pprof/profile?seconds=1" >"$dir/profile"
-	get "/api/v1/top?from=-10m&type=off_cpu&thread=w_late" | grep -q '"value":[1-9]' && break
-done
+has_last() { get "/debug/pprof/profile?seconds=1" >"$dir/profile"; get "/api/v1/top?from=-10m&type=off_cpu&thread=w_late" | grep -q '"value":[1-9]'; }
+until_or_dead $daemon has_last || fail "the last program is not there: $(tail -n 5 "$dir/log")"
 
 sum() { # type, more arguments: the sum of a type
 	get "/api/v1/top?from=-10m&n=1000&by=comm&type=$1${2:-}" | tee "$dir/reply" | python3 -c 'import json, sys; print(json.load(sys.stdin)["value"])' || head -c 300 "$dir/reply"
