@@ -138,8 +138,8 @@ int live_enqueue(void *ctx, const struct event *event)
 	set_view(live, &copy);
 	if (live->file_ids && copy.type == EVENT_MAPPING)
 		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m, now_ns());
-	/* A memfd that has a build-id is a program. */
-	if (live->pins && is_memfd && m->build_id.size)
+	/* A memfd that has a build-id is a program. Without file_ids, nothing holds it yet. */
+	if (live->pins && !live->file_ids && is_memfd && m->build_id.size)
 		live_pins_hold(live->pins, copy.pid, m->start, m->end, now_ns());
 	if (is_urgent(live, &copy))
 		note_urgent(live, copy.time_ns);

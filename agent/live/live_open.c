@@ -48,6 +48,8 @@ static int held_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, 
 	const struct live *live = ctx;
 	int err = live->pins ? live_pins_open(live->pins, major, minor, inode, fd) : -ENOENT;
 
+	if (err && live->file_ids)
+		err = live_file_ids_open(live->file_ids, major, minor, inode, fd);
 	return err ? live_mounts_open(live->mounts, major, minor, inode, path, fd) : 0;
 }
 

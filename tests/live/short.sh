@@ -59,7 +59,7 @@ fi
 
 # Run them all: every copy has a build-id of its own, so that none can replace another.
 cat >"$dir/drive.py" <<'PY'
-import ctypes, os, subprocess, sys
+import ctypes, os, signal, subprocess, sys
 folder, count = sys.argv[1], int(sys.argv[2])
 # How long programs live that are the only way to their file; times SLOW on an emulated machine.
 slow = int(os.environ.get('SLOW', 1))
@@ -128,6 +128,23 @@ for where in 'one', 'two':
             [ $((i % 2)) = 0 ] || touch merged/overlay_gone_{where}_$i
             merged/overlay_gone_{where}_$i 10000 & sleep {start}; rm merged/overlay_gone_{where}_$i; wait
         done'''])
+# The only way to their file has gone before the worker knows of them: it stands still meanwhile.
+def read(path):
+    with open(path) as file:
+        return file.read()
+parent = os.getppid()
+workers = [int(pid) for pid in read(f'/proc/{parent}/task/{parent}/children').split()
+           if read(f'/proc/{pid}/comm').strip() == 'offwind-worker'] if slow == 1 else []
+for pid in workers:
+    os.kill(pid, signal.SIGSTOP)
+try:
+    for i in range(6, 8):
+        inner = copy('dynamic', f'inner_{i}')
+        subprocess.run(['unshare', '-m', 'sh', '-c', f'mount -t tmpfs none {folder}/ns && '
+                        f'cp {inner} {folder}/ns/in_namespace_{i} && exec {folder}/ns/in_namespace_{i} 60000'])
+finally:
+    for pid in workers:
+        os.kill(pid, signal.SIGCONT)
 with open(rewritten, 'r+b') as file:
     file.write(programs['dynamic'].replace(old, os.urandom(20)))
 subprocess.run([rewritten, '60000'])

@@ -8,6 +8,7 @@
 #include "agent/source/memory_image.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -72,10 +73,14 @@ static uint64_t hash_of(uint32_t major, uint32_t minor, uint64_t inode)
 	return hash_u64((uint64_t)major << 32 | minor, inode);
 }
 
+static bool same_inode(const struct known *k, const struct event_mapping *m)
+{
+	return k->inode == m->inode && k->major == m->major && k->minor == m->minor;
+}
+
 static bool same_file(const struct known *k, const struct event_mapping *m)
 {
-	return k->inode == m->inode && k->generation == m->inode_generation &&
-	       k->major == m->major && k->minor == m->minor;
+	return same_inode(k, m) && k->generation == m->inode_generation;
 }
 
 /*
@@ -178,6 +183,24 @@ void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint3
 	if (k->fd >= 0)
 		read_id(k, again);
 	m->build_id = k->id;
+}
+
+/* While a file is open, no other one can have its inode number: the generation does not matter. */
+int live_file_ids_open(const struct live_file_ids *ids, uint32_t major, uint32_t minor,
+		       uint64_t inode, int *fd)
+{
+	const struct event_mapping m = { .major = major, .minor = minor, .inode = inode };
+	const struct known *known = ids->known;
+	uint32_t i = UW_HASH_FIND(n, &ids->by_file, hash_of(major, minor, inode),
+				  known[n].fd >= 0 && same_inode(&known[n], &m));
+	int copy = i == UW_HASH_NONE ? -1 : fcntl(known[i].fd, F_DUPFD_CLOEXEC, 0);
+
+	if (i == UW_HASH_NONE)
+		return -ENOENT;
+	if (copy < 0)
+		return -errno;
+	*fd = copy;
+	return 0;
 }
 
 void live_file_ids_sweep(struct live_file_ids *ids, uint64_t now_ns)

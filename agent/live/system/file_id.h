@@ -26,6 +26,12 @@ void live_file_ids_free(struct live_file_ids *ids); /* NULL is fine */
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *mapping, uint64_t now_ns);
 
+/*
+ * Copy the descriptor of a file that is held open for its build-id. *fd is the caller's to close. -ENOENT: it is not held.
+ */
+int live_file_ids_open(const struct live_file_ids *ids, uint32_t major, uint32_t minor,
+		       uint64_t inode, int *fd);
+
 /* Close files that were not mapped recently. now_ns: CLOCK_MONOTONIC. */
 void live_file_ids_sweep(struct live_file_ids *ids, uint64_t now_ns);
 
