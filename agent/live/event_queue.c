@@ -96,11 +96,13 @@ int live_queue_event(struct live_queue *queue, const struct event *event)
 	}
 	err = push(queue, (struct live_item){
 				  .time_ns = event->time_ns, .event = copy, .pid = event->pid });
-	if (err)
+	if (err) {
 		free(copy);
-	else
-		queue->bytes += size_of(copy);
-	return err;
+		return err;
+	}
+	queue->bytes += size_of(copy);
+	queue->newest = copy;
+	return 0;
 }
 
 void live_queue_read(const struct event *queued, struct event *out)

@@ -39,6 +39,7 @@ struct live_queue {	       /* all zero: an empty queue */
 	uint64_t n_pushed;
 	size_t bytes; /* of the copied events and their items */
 	struct live_short_lived short_lived;
+	struct event *newest; /* the copy that was added last; invalid once it was taken */
 };
 
 /* Add a copy of the event and its strings. A mapping's image is not copied. -ENOMEM. */

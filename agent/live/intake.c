@@ -1,7 +1,9 @@
 /* agent/live/intake.c: reads the rings and the side-band, and puts events into the queue. */
 #include "agent/live/live_internal.h"
 
+#include "agent/array.h"
 #include "agent/clock.h"
+#include "agent/hash.h"
 #include "agent/live/alloc/alloc.h"
 #include "agent/live/bpf/bpf.h"
 #include "agent/live/system/cgroup.h"
@@ -89,39 +91,88 @@ static int watch_allocators(struct live *live, const struct event *event)
 	}
 }
 
-/*
- * Set the file tree that the process of a mapping sees. The look-up is a few system calls here; a worker
- * in the sandbox would have to ask the opener, and wait for it.
- */
-static void set_view(struct live *live, struct event *event)
+/* Return the hash of a mapped file and its path. */
+static uint64_t file_hash(const struct event_mapping *m)
 {
-	switch (event->type) {
-	case EVENT_MAPPING:
-		if (!event->mapping.inode)
-			return;
-		event->mapping.view = opener_views_get(&live->views, live->opener, event->pid);
-		event->mapping.has_view = true;
-		return;
-	case EVENT_FORK:
-	case EVENT_EXIT:
-		if (event->pid != event->tid)
-			return;
-		/* fall through */
-	case EVENT_EXEC:
-		opener_views_forget(&live->views, event->pid);
-		return;
-	default:
-		return;
-	}
+	return hash_bytes(hash_u64((uint64_t)m->major << 32 | m->minor, m->inode), m->path,
+			  strlen(m->path));
 }
 
-int live_enqueue(void *ctx, const struct event *event)
+/*
+ * Look up the file tree that the process of a mapping sees, and the file's build-id if the kernel did not report it. That
+ * is a few system calls here; a worker in the sandbox would have to ask the opener, and wait for it.
+ */
+static void look_up(struct live *live, struct event *event, uint64_t now)
 {
-	struct live *live = ctx;
+	struct event_mapping *m = &event->mapping;
+
+	m->view = opener_views_get(&live->views, live->opener, event->pid);
+	if (m->path && opener_views_own(&live->views, event->pid)) {
+		uint64_t hash = file_hash(m);
+
+		live->own_files[hash & (LIVE_OWN_FILES - 1)] = hash;
+	}
+	if (live->file_ids)
+		live_file_ids_fill(live->file_ids, live->pins, event->pid, m, now);
+}
+
+/*
+ * Return whether look_up may wait, as it will find the same when the process has ended: its file is held open, and was
+ * mapped by a process with this program's own view. (That is what is found of a process that has ended.)
+ */
+static bool can_wait(struct live *live, const struct event *event)
+{
+	const struct event_mapping *m = &event->mapping;
+	uint64_t hash;
+
+	if (!m->path || live->allocators || event->time_ns <= live->horizon_ns)
+		return false;
+	hash = file_hash(m);
+	return live->own_files[hash & (LIVE_OWN_FILES - 1)] == hash &&
+	       (!live->file_ids || m->build_id.size ||
+		live_file_ids_hold(live->file_ids, m, now_ns()));
+}
+
+/*
+ * Look up what was left for later. Most processes of a build or a shell script have ended by then and were never sampled:
+ * of these nothing is looked up. The events of a process are looked up when its first sample has come (pid is that
+ * process), as it may end soon; all others that will be given out when this is known (pid is 0).
+ */
+static void look_up_later(struct live *live, uint32_t pid)
+{
+	uint64_t now = now_ns();
+	size_t n = 0;
+
+	for (size_t i = 0; i < live->n_later; i++) {
+		struct event *event = live->later[i];
+
+		if (pid ? event->pid != pid : event->time_ns > live->horizon_ns)
+			live->later[n++] = event;
+		else if (!live_short_lived_leaves_out(&live->queue.short_lived, event->pid,
+						      event->time_ns))
+			look_up(live, event, now);
+	}
+	live->n_later = n;
+}
+
+/* Forget which file tree a process sees if an event says that this may change. */
+static void forget_view(struct live *live, const struct event *event)
+{
+	bool is_process = event->pid == event->tid;
+
+	if (event->type == EVENT_EXEC ||
+	    (is_process && (event->type == EVENT_FORK || event->type == EVENT_EXIT)))
+		opener_views_forget(&live->views, event->pid);
+}
+
+/* Put an event into the queue. later: what is to be looked up of a mapping may wait until look_up_later. */
+static int enqueue(struct live *live, const struct event *event, bool later)
+{
 	struct event copy = *event;
 	struct event_mapping *m = &copy.mapping;
 	bool needs = event->type == EVENT_MAPPING && m->inode;
 	bool is_memfd = needs && m->path && !strncmp(m->path, "/memfd:", 7);
+	int err;
 
 	/*
 	 * The vDSO is the same in every 64-bit process, so this process's own copy serves all of
@@ -135,21 +186,32 @@ int live_enqueue(void *ctx, const struct event *event)
 	/* Files in memory are on a file system that the kernel has for itself: nobody has mounted it. */
 	if (needs && m->path && m->path[0] == '/' && !is_memfd)
 		live_mounts_see(live->mounts, live->pins, m->major, m->minor, now_ns());
-	set_view(live, &copy);
-	if (live->file_ids && copy.type == EVENT_MAPPING)
-		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m, now_ns());
+	forget_view(live, &copy);
+	if (needs)
+		m->has_view = true;
+	later = later && needs && can_wait(live, &copy);
+	if (needs && !later)
+		look_up(live, &copy, now_ns());
 	/* A memfd that has a build-id is a program. Without file_ids, nothing holds it yet. */
 	if (live->pins && !live->file_ids && is_memfd && m->build_id.size)
 		live_pins_hold(live->pins, copy.pid, m->start, m->end, now_ns());
 	if (is_urgent(live, &copy))
 		note_urgent(live, copy.time_ns);
-	if (live->allocators) {
-		int err = watch_allocators(live, &copy);
-
-		if (err)
-			return err;
+	err = live->allocators ? watch_allocators(live, &copy) : 0;
+	if (!err && later)
+		err = array_grow(live->later, live->n_later, live->room_later);
+	if (!err)
+		err = live_queue_event(&live->queue, &copy);
+	if (!err && later) {
+		live->later[live->n_later++] = live->queue.newest;
+		live_short_lived_defer(&live->queue.short_lived, copy.pid);
 	}
-	return live_queue_event(&live->queue, &copy);
+	return err;
+}
+
+int live_enqueue(void *ctx, const struct event *event)
+{
+	return enqueue(ctx, event, false);
 }
 
 /* Queue the name that is held. */
@@ -157,7 +219,7 @@ static int queue_name(struct live *live)
 {
 	const struct event *name = live_rename_take(&live->rename);
 
-	return name ? live_enqueue(live, name) : 0;
+	return name ? enqueue(live, name, true) : 0;
 }
 
 /* Queue an event, but hold a name until it is known that no other one follows at once. */
@@ -169,7 +231,7 @@ static int add_event(struct live *live, const struct event *event)
 		return 0;
 	err = queue_name(live);
 	if (err || event->type != EVENT_COMM)
-		return err ? err : live_enqueue(live, event);
+		return err ? err : enqueue(live, event, true);
 	live_rename_hold(&live->rename, event);
 	return 0;
 }
@@ -394,6 +456,8 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	if (!(head->flags & CAPTURE_OFF_CPU)) {
 		if (head->slices_len)
 			note_urgent(live, head->time_ns);
+		if (live_short_lived_deferred(&live->queue.short_lived, head->pid))
+			look_up_later(live, head->pid);
 		return live_queue_sample(&live->queue, head->time_ns, head->pid, bytes,
 					 live->slots.next - 1);
 	}
@@ -508,6 +572,7 @@ static void move_horizon(struct live *live, uint64_t now)
  */
 int live_drain(struct live *live)
 {
+	const uint64_t before = live->horizon_ns;
 	uint64_t now = now_ns();
 	int err;
 
@@ -525,19 +590,22 @@ int live_drain(struct live *live)
 		err = scan_ring(live);
 	if (!err && live->stopped)
 		err = end_all_off_cpu(live);
+	live->drained_ns = now;
 	if (!err)
+		move_horizon(live, now);
+	if (!err && (live->horizon_ns != before || live->stopped))
 		err = report_losses(live, now);
 	if (err) {
 		(void)snprintf(live->base.error, sizeof(live->base.error), "live system: %s",
 			       strerror(-err));
 		return err;
 	}
-	live->drained_ns = now;
-	move_horizon(live, now);
 	if (live->stopped) { /* no more events can come */
 		live->horizon_ns = UINT64_MAX;
 		live->flushed = true;
 	}
 	live_queue_settle(&live->queue, live->horizon_ns);
+	if (live->horizon_ns != before)
+		look_up_later(live, 0);
 	return 0;
 }

@@ -333,6 +333,7 @@ static void live_close(struct source *source)
 	opener_free(live->opener);
 	live_file_ids_free(live->file_ids);
 	live_queue_fini(&live->queue);
+	free(live->later);
 	if (live->epoll >= 0)
 		(void)close(live->epoll);
 	live_events_fini(&live->events);

@@ -32,6 +32,8 @@
 
 #define LIVE_WATCHED UINT64_MAX /* source_live_watch's mark in the epoll set; others have 0 */
 
+#define LIVE_OWN_FILES 1024 /* a power of two */
+
 #define LIVE_LOSSES 5 /* kinds of losses; see report_losses */
 
 struct live {
@@ -46,6 +48,13 @@ struct live {
 	struct live_file_ids *file_ids; /* NULL: the kernel reports the build-ids of mappings */
 	struct live_ring ring;
 	struct live_queue queue;
+	struct event **later; /* in the queue; see look_up_later */
+	size_t n_later, room_later;
+	/*
+	 * Files that processes with this program's own view have mapped, by the low bits of a hash of device, inode and path:
+	 * what else maps such a file most probably has that view, too.
+	 */
+	uint64_t own_files[LIVE_OWN_FILES];
 	struct live_rename rename; /* of the record before, while the side-band is read */
 	struct live_off_cpu off_cpu;
 	uint64_t off_cpu_min_ns;

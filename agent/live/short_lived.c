@@ -13,6 +13,7 @@ struct live_short_process {
 	uint32_t n_needs;	   /* all samples, threads, and children that are needed */
 	uint64_t begun_ns, ended_ns;
 	uint64_t unneeded_ns; /* its events until then are left out; 0: none is */
+	bool deferred;	      /* see live_short_lived_defer */
 };
 
 /* Return the index of a process, or UW_HASH_NONE. */
@@ -107,6 +108,37 @@ int live_short_lived_put(struct live_short_lived *s, uint32_t pid, const struct 
 	return 0;
 }
 
+void live_short_lived_defer(struct live_short_lived *s, uint32_t pid)
+{
+	uint32_t i = find(s, pid);
+
+	if (i != UW_HASH_NONE)
+		s->processes[i].deferred = true;
+}
+
+bool live_short_lived_deferred(struct live_short_lived *s, uint32_t pid)
+{
+	uint32_t i = find(s, pid);
+	bool deferred = i != UW_HASH_NONE && s->processes[i].deferred;
+
+	if (deferred)
+		s->processes[i].deferred = false;
+	return deferred;
+}
+
+/* Return whether a process's events of this time are left out. */
+static bool leaves_out(const struct live_short_process *p, uint64_t time_ns)
+{
+	return time_ns >= p->begun_ns && time_ns <= p->unneeded_ns;
+}
+
+bool live_short_lived_leaves_out(const struct live_short_lived *s, uint32_t pid, uint64_t time_ns)
+{
+	uint32_t i = find(s, pid);
+
+	return i != UW_HASH_NONE && leaves_out(&s->processes[i], time_ns);
+}
+
 /* Return whether a process is left out, all of which until time_ns is in the queue. */
 static bool is_unneeded(const struct live_short_process *p, uint64_t time_ns)
 {
@@ -141,8 +173,7 @@ bool live_short_lived_take(struct live_short_lived *s, uint32_t pid, const struc
 
 	if (i == UW_HASH_NONE)
 		return false;
-	unneeded = event && event->time_ns >= s->processes[i].begun_ns &&
-		   event->time_ns <= s->processes[i].unneeded_ns;
+	unneeded = event && leaves_out(&s->processes[i], event->time_ns);
 	if (event && is_end(event))
 		s->processes[i].n_ends--;
 	if (event && is_beginning(event)) {

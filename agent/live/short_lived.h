@@ -24,6 +24,14 @@ struct live_short_lived { /* all zero: empty */
 /* Note that an event or, if event is NULL, a sample of a process was put into the queue. -ENOMEM: nothing was noted. */
 int live_short_lived_put(struct live_short_lived *s, uint32_t pid, const struct event *event);
 /*
+ * Note that something of an event of a process, which is in the queue, is looked up later; live_short_lived_deferred returns
+ * once whether that is so, and then forgets it.
+ */
+void live_short_lived_defer(struct live_short_lived *s, uint32_t pid);
+bool live_short_lived_deferred(struct live_short_lived *s, uint32_t pid);
+/* Return whether it was decided that a process's event of this time, which is in the queue, is left out. */
+bool live_short_lived_leaves_out(const struct live_short_lived *s, uint32_t pid, uint64_t time_ns);
+/*
  * Decide which processes are left out. All events and samples until time_ns must be in the queue. Processes stay whose
  * beginning was taken out already, or that have threads, or children that are needed.
  */

@@ -103,11 +103,14 @@ uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict);
 struct opener_views {
 	struct {
 		uint32_t pid; /* 0: none */
+		bool own;
 		uint64_t view;
 	} of[OPENER_VIEWS];
 };
 /* Return the view of a process, as opener_view does without strict. */
 uint64_t opener_views_get(struct opener_views *views, const struct opener *opener, uint32_t pid);
+/* Return whether opener_views_get saw, without asking another process, that this one has this program's own view. */
+bool opener_views_own(const struct opener_views *views, uint32_t pid);
 /* Forget the view of a process: it was forked, ended, or runs another program. */
 void opener_views_forget(struct opener_views *views, uint32_t pid);
 /*

@@ -65,13 +65,17 @@ static bool has_own_debug(const char *root, const struct root *host)
 	return own;
 }
 
-/* Compare the process's root with our own. The result is a hash of its mount, device and inode. */
-uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)
+/*
+ * Compare the process's root with our own. The result is a hash of its mount, device and inode. *own: the process is there,
+ * and has our own view; another process that looks does not tell.
+ */
+static uint64_t view_of(const struct opener *opener, uint32_t pid, bool strict, bool *own)
 {
 	struct root host, debug = { .inode = 0 }, its;
 	char path[32];
 	uint64_t view;
 
+	*own = false;
 	if (!opener->live || !pid)
 		return 0;
 	if (opener->number) {
@@ -88,7 +92,8 @@ uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)
 	if (!look(AT_FDCWD, path, &its) || !look(AT_FDCWD, "/", &host))
 		return 0;
 	if (same_directory(&its, &host)) {
-		if (its.mount == host.mount)
+		*own = its.mount == host.mount;
+		if (*own)
 			return 0;
 		(void)look(AT_FDCWD, PLACES_DEBUG, &debug);
 		if (!strict && !has_own_debug(path, &debug))
@@ -98,15 +103,29 @@ uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)
 	return view ? view : 1;
 }
 
+uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)
+{
+	bool own;
+
+	return view_of(opener, pid, strict, &own);
+}
+
 uint64_t opener_views_get(struct opener_views *views, const struct opener *opener, uint32_t pid)
 {
 	uint32_t i = pid & (OPENER_VIEWS - 1);
 
 	if (views->of[i].pid != pid) {
 		views->of[i].pid = pid;
-		views->of[i].view = opener_view(opener, pid, false);
+		views->of[i].view = view_of(opener, pid, false, &views->of[i].own);
 	}
 	return views->of[i].view;
+}
+
+bool opener_views_own(const struct opener_views *views, uint32_t pid)
+{
+	uint32_t i = pid & (OPENER_VIEWS - 1);
+
+	return views->of[i].pid == pid && views->of[i].own;
 }
 
 void opener_views_forget(struct opener_views *views, uint32_t pid)

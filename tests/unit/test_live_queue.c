@@ -195,6 +195,32 @@ static void test_who_was_reported_or_goes_on_is_needed(void)
 	live_queue_fini(&queue);
 }
 
+static void test_what_is_looked_up_later(void)
+{
+	struct live_queue queue = { 0 };
+	struct live_short_lived *s = &queue.short_lived;
+	struct live_item item;
+
+	put_shell(&queue);
+	CHECK(queue.newest->type == EVENT_FORK && queue.newest->pid == 12, "the newest event");
+	CHECK(!live_short_lived_deferred(s, 12), "nothing was deferred");
+	live_short_lived_defer(s, 12);
+	live_short_lived_defer(s, 13);
+	CHECK(live_short_lived_deferred(s, 12), "deferred");
+	CHECK(!live_short_lived_deferred(s, 12), "and asked for once");
+	CHECK(!live_short_lived_deferred(s, 13), "it is not in the queue");
+	CHECK(!live_short_lived_leaves_out(s, 12, 6), "nothing is decided yet");
+	live_queue_settle(&queue, 20);
+	CHECK(live_short_lived_leaves_out(s, 12, 6), "it came and went");
+	CHECK(!live_short_lived_leaves_out(s, 12, 10), "but not who has its number then");
+	while (live_queue_first(&queue)) {
+		live_queue_take(&queue, &item);
+		free(item.event);
+	}
+	CHECK(!live_short_lived_leaves_out(s, 12, 6), "nothing is left");
+	live_queue_fini(&queue);
+}
+
 /* An item that has no room must not change what is known of its process. */
 static void test_what_has_no_room_is_not_counted(void)
 {
@@ -238,6 +264,7 @@ int main(void)
 	test_who_came_and_went_without_a_sample_is_not_needed();
 	test_who_has_a_sample_is_needed_and_those_whom_it_comes_from();
 	test_who_was_reported_or_goes_on_is_needed();
+	test_what_is_looked_up_later();
 	test_what_has_no_room_is_not_counted();
 	return check_done();
 }

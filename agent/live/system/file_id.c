@@ -153,6 +153,22 @@ static void read_id(struct known *k, bool again)
 	(void)image_file_build_id(k->fd, &k->id);
 }
 
+static uint32_t find(const struct live_file_ids *ids, const struct event_mapping *m)
+{
+	return UW_HASH_FIND(n, &ids->by_file, hash_of(m->major, m->minor, m->inode),
+			    same_file(&ids->known[n], m));
+}
+
+bool live_file_ids_hold(struct live_file_ids *ids, const struct event_mapping *m, uint64_t now_ns)
+{
+	uint32_t i = find(ids, m);
+
+	if (i == UW_HASH_NONE || ids->known[i].fd < 0)
+		return false;
+	ids->known[i].used_ns = now_ns;
+	return true;
+}
+
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *m, uint64_t now_ns)
 {
@@ -163,8 +179,7 @@ void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint3
 
 	if (m->build_id.size || !m->inode || !m->path || m->path[0] != '/')
 		return;
-	i = UW_HASH_FIND(n, &ids->by_file, hash_of(m->major, m->minor, m->inode),
-			 same_file(&ids->known[n], m));
+	i = find(ids, m);
 	again = i != UW_HASH_NONE;
 	if (again)
 		k = &ids->known[i];
@@ -179,9 +194,10 @@ void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint3
 	}
 	if (fd >= 0)
 		k->fd = fd;
-	k->used_ns = now_ns;
-	if (k->fd >= 0)
+	/* What is filled in at one time needs one look at a file, however many processes have mapped it. */
+	if (k->fd >= 0 && (!again || fd >= 0 || k->used_ns != now_ns))
 		read_id(k, again);
+	k->used_ns = now_ns;
 	m->build_id = k->id;
 }
 

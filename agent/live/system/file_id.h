@@ -10,6 +10,7 @@
 
 #include "agent/event.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct live_file_ids;
@@ -25,6 +26,13 @@ void live_file_ids_free(struct live_file_ids *ids); /* NULL is fine */
  */
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *mapping, uint64_t now_ns);
+
+/*
+ * Return whether the file of a mapping is held open: for some seconds, live_file_ids_fill does not need the process for
+ * this file. now_ns: CLOCK_MONOTONIC.
+ */
+bool live_file_ids_hold(struct live_file_ids *ids, const struct event_mapping *mapping,
+			uint64_t now_ns);
 
 /*
  * Copy the descriptor of a file that is held open for its build-id. *fd is the caller's to close. -ENOENT: it is not held.
