@@ -39,7 +39,7 @@
 /* Release what the last call of live_next returned. */
 static void let_go(struct live *live)
 {
-	free(live->held);
+	live_queue_release(&live->queue, live->held);
 	live->held = NULL;
 	live_waited_free(live->held_wait);
 	live->held_wait = NULL;
@@ -59,7 +59,7 @@ static bool take(struct live *live, uint64_t now, struct event *event)
 	live_queue_take(&live->queue, &item);
 	if (item.event) {
 		if (!live_selected_takes(&live->selected, item.event) || item.unneeded) {
-			free(item.event);
+			live_queue_release(&live->queue, item.event);
 			return false;
 		}
 		live->held = item.event;
