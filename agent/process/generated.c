@@ -105,9 +105,8 @@ struct watch { /* a process that generates code */
 	uint64_t look_ns;    /* … the perf-PID.map is not looked for, */
 	uint64_t look_pause; /* which was this long after the attempt before */
 	uint64_t names_ns;   /* … the map is not read again because of code without a name */
-	uint64_t
-		again_ns; /* … what it has mapped is not looked at: its runtime took too much memory */
-	bool gave_up; /* reading the map takes too long: do not read it again */
+	uint64_t again_ns;   /* … what it has mapped is not looked at */
+	bool gave_up;	     /* reading the map takes too long: do not read it again */
 };
 
 struct found {				 /* what a module's file contains */
@@ -909,8 +908,12 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 		return 0;
 	if (w->hotspot || w->v8)
 		bound_runtimes(g, w);
-	if (w->files != thread.files && now_ns() >= w->again_ns) {
+	began = now_ns();
+	if (w->files != thread.files && began >= w->again_ns) {
 		seek_lists(g, w, thread.space);
+		/* A process can have thousands of files mapped, and map one more before each sample. */
+		if (g->live && !g->patient)
+			w->again_ns = now_ns() + REST * (now_ns() - began);
 		w->files = thread.files;
 		w->mark = 0;
 		w->read_ns = 0;

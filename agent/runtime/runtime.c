@@ -50,7 +50,8 @@ struct exported { /* what a file exports for a runtime: its symbols are read onc
 struct watch { /* a process that has had samples */
 	uint32_t pid;
 	uint64_t start_ns;
-	uint64_t files; /* thread.files when its mappings were looked through; 0: never */
+	uint64_t files;	  /* thread.files when its mappings were looked through; 0: never */
+	uint64_t rest_ns; /* CLOCK_MONOTONIC: while recording, they are not looked through before */
 	struct attached attached[RUNTIMES_MAX];
 	size_t n;
 	bool unknown;		       /* it has a file that no runtime could attach to */
@@ -456,18 +457,27 @@ static bool seek(struct runtimes *r, struct watch *w, struct uw_space *space,
 	return again;
 }
 
-/* Look for runtimes in a process if its mappings are others now. NULL: no memory. */
+/*
+ * Look for runtimes in a process if its mappings are others now. A process can have thousands of files mapped,
+ * and map one more before each sample: while recording, that takes a part of the time only. NULL: no memory.
+ */
 static struct watch *look(struct runtimes *r, uint32_t pid, uint32_t tid,
 			  const struct event_sample *sample)
 {
 	struct thread thread;
 	struct watch *w;
+	uint64_t began;
 
 	if (processes_thread(r->is.processes, pid, tid, &thread))
 		return NULL;
 	w = watch_of(r, pid, sample ? sample->process_start_ns : 0);
-	if (w && w->files != thread.files)
+	if (!w || w->files == thread.files)
+		return w;
+	began = now_ns();
+	if (!r->is.live || began >= w->rest_ns) {
 		w->files = seek(r, w, thread.space, sample) ? 0 : thread.files;
+		w->rest_ns = now_ns() + REST * (now_ns() - began);
+	}
 	return w;
 }
 

@@ -230,6 +230,7 @@ CASES += [
     Case('maps-inherited', '65,000 mappings, and 30 children with as many', with_file('mappings', 'many', '30')),
     Case('maps-forked', 'a process of 65,000 mappings that forks all the time', with_file('mappings', 'many-forks'), 'mappings'),
     Case('maps-flood', 'a file that is mapped and unmapped without pause', with_file('mappings', 'flood'), 'mappings'),
+    Case('maps-one-more', 'as many mappings as a process can have, and one more before each sample', with_file('mappings', 'one-more')),
     Case('maps-come-and-go', '60,000 mappings made and dropped at once', with_file('mappings', 'come-and-go')),
     Case('maps-offsets', 'code at 8,000 offsets of a sparse file without headers', with_file('mappings', 'offsets'), 'mappings'),
     Case('maps-protections', 'pages that become executable and not, one by one', attack('mappings', 'protections')),

@@ -98,6 +98,26 @@ static void come_and_go(char **args)
 	}
 }
 
+/* FILE: as many mappings as a process can have, and one more before each sample, which is in generated code. */
+static void one_more(char **args)
+{
+	/* mov ecx,100000; dec ecx; jnz back; ret */
+	static const uint8_t code[] = { 0xb9, 0xa0, 0x86, 1, 0, 0xff, 0xc9, 0x75, 0xfc, 0xc3 };
+	int fd = opened(args[0], O_RDONLY);
+	void *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (made == MAP_FAILED)
+		fail("mmap");
+	memcpy(made, code, sizeof(code));
+	fill(fd);
+	ready();
+	for (;;) {
+		((void (*)(void))made)();
+		(void)munmap(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0), 4096);
+	}
+}
+
 /* FILE: run code at ever other offsets of a file that is no ELF file. */
 static void offsets(char **args)
 {
@@ -136,9 +156,13 @@ static void protections(char **args)
 int main(int argc, char **argv)
 {
 	static const struct attack attacks[] = {
-		{ "many", 2, many },	   { "many-forks", 1, many_forks },
-		{ "flood", 1, flood },	   { "come-and-go", 1, come_and_go },
-		{ "offsets", 1, offsets }, { "protections", 0, protections },
+		{ "many", 2, many },
+		{ "many-forks", 1, many_forks },
+		{ "flood", 1, flood },
+		{ "come-and-go", 1, come_and_go },
+		{ "one-more", 1, one_more },
+		{ "offsets", 1, offsets },
+		{ "protections", 0, protections },
 	};
 
 	return attack_main(argc, argv, attacks, sizeof(attacks) / sizeof(attacks[0]));
