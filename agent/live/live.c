@@ -243,7 +243,9 @@ static int report_again(struct live *live)
 	if ((live->sideband_lost == live->reported_lost && !live->report_from) ||
 	    now < live->report_again_ns || live->stopped)
 		return 0;
-	live->reported_lost = live->sideband_lost;
+	/* What is lost while a round goes on may be of a process that it has passed: another one follows. */
+	if (!live->report_from)
+		live->reported_lost = live->sideband_lost;
 	live->report_again_ns = now + REPORT_AGAIN_NS;
 	live->report_until_ns = now + REPORT_NS;
 	live->report_next = 0;
