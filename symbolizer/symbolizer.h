@@ -101,6 +101,13 @@ int sym_table_take_stored(const struct uw_blob_source *stored, uint64_t key,
 
 /* ---- storing a copy of a file ---------------------------------------------------- */
 
+/* Sections of code up to this size are passed as a whole. */
+#define SYM_CODE_MAX ((uint64_t)1 << 20)
+
+struct sym_part {
+	uint64_t start, end; /* offsets in the file */
+};
+
 struct sym_extract {
 	/* Take size bytes of the file at off. A later call may replace bytes of an earlier one. */
 	int (*put)(void *ctx, uint64_t off, const void *bytes, size_t size);
@@ -108,12 +115,15 @@ struct sym_extract {
 	uint64_t most; /* limit; bytes */
 	/* copy the whole file */
 	bool whole;
+	/* Pass these parts of the file, too: borrowed, sorted and apart. What is outside of the file is ignored. */
+	const struct sym_part *parts;
+	size_t n_parts;
 };
 
 /*
  * Pass to to->put those bytes of an ELF file that unwinding and symbolization read: headers, unwind
- * information, symbols, stubs, notes, Go's tables, and also code and data unless they are large.
- * With to->whole, pass all bytes. In the section headers passed, debug information that is left out
+ * information, symbols, stubs, notes, Go's tables, to->parts, and also code and data unless they are
+ * large. With to->whole, pass all bytes. In the section headers passed, debug information that is left out
  * is marked SHT_NOBITS. Everything else that is left out must read as zeros. elf_off is as for
  * sym_table_open. -EFBIG: more than to->most bytes; the error that put returned; or as
  * sym_table_open.

@@ -197,6 +197,11 @@ struct modules *pipeline_modules(struct pipeline *p)
 	return p->modules;
 }
 
+struct processes *pipeline_processes(struct pipeline *p)
+{
+	return p->processes;
+}
+
 /*
  * Return the labels of who woke a thread, and of what its stack lacks. Its name is any program's choice. NULL:
  * there are none.

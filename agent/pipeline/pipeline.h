@@ -15,6 +15,7 @@
 
 struct opener;
 struct modules;
+struct processes;
 struct pipeline;
 struct store;
 
@@ -138,5 +139,6 @@ struct opener *pipeline_opener(struct pipeline *pipeline);
 /* Stop compiling tables, because the recording has ended. Never blocks. */
 void pipeline_end(struct pipeline *p);
 struct modules *pipeline_modules(struct pipeline *pipeline);
+struct processes *pipeline_processes(struct pipeline *pipeline);
 
 #endif

@@ -14,7 +14,6 @@ enum { CHUNK = 256 << 10 };
 #define SECTIONS_MAX 4096		  /* a file with more is stored whole */
 #define SMALL_FILE   ((uint64_t)1 << 20)  /* a smaller file is stored whole */
 #define SMALL_PART   ((uint64_t)64 << 10) /* smaller data is stored */
-#define SMALL_CODE   ((uint64_t)1 << 20)  /* code up to this size is stored, for heuristics */
 
 struct hole {
 	uint64_t start, end; /* relative to the ELF header */
@@ -60,7 +59,7 @@ static bool is_read(const struct uw_elf *image, const Elf64_Shdr *s)
 		if (begins_with(name, read[i]))
 			return true;
 	if (s->sh_flags & SHF_EXECINSTR)
-		return s->sh_size <= SMALL_CODE;
+		return s->sh_size <= SYM_CODE_MAX;
 	return s->sh_flags & SHF_ALLOC && s->sh_size <= SMALL_PART;
 }
 
@@ -141,6 +140,26 @@ static int put_headers(const struct uw_elf *image, const bool *left_out,
 	return err;
 }
 
+/* Pass the parts that lie in the file. */
+static int put_parts(const struct uw_elf *image, const struct sym_extract *to, uint64_t *left,
+		     char *chunk)
+{
+	uint64_t base = image->source.base, size = image->source.size;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < to->n_parts; i++) {
+		uint64_t start = to->parts[i].start, end = to->parts[i].end;
+
+		start = start > base ? start - base : 0;
+		end = end > base ? end - base : 0;
+		if (end > size)
+			end = size;
+		if (start < end)
+			err = put(image, start, end, to, left, chunk);
+	}
+	return err;
+}
+
 /* The holes ascend by their starts and may overlap. Pass what lies between them. */
 int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
 {
@@ -170,6 +189,8 @@ int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
 	}
 	if (!err)
 		err = put(&image, at, image.source.size, to, &left, chunk);
+	if (!err && n)
+		err = put_parts(&image, to, &left, chunk);
 	if (!err && n)
 		err = put_headers(&image, left_out, to);
 	free(holes);

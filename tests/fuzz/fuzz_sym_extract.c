@@ -32,9 +32,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const uint64_t vaddrs[] = { 0, 0x1000, 0x1139, 0x401000 };
 	enum { N = sizeof(vaddrs) / sizeof(vaddrs[0]) };
 	static int file = -1;
-	struct sym_extract to = {
-		.put = put, .ctx = &size, .most = 1 << 20, .whole = size % 8 == 0
-	};
+	static const struct sym_part parts[] = { { 0, 16 },
+						 { 0x1000, 0x2000 },
+						 { (uint64_t)1 << 40, UINT64_MAX } };
+	struct sym_extract to = { .put = put,
+				  .ctx = &size,
+				  .most = 1 << 20,
+				  .whole = size % 8 == 0,
+				  .parts = parts,
+				  .n_parts = size % 8 == 1 ? 3 : 0 };
 	struct sym_debug_where where;
 	struct sym_table *table;
 	struct uw_build_id id;

@@ -78,7 +78,7 @@ static int watch(struct raw *raw, struct opener *opener)
 	if (!err)
 		err = processes_new(raw->info->machine, raw->modules, &raw->processes);
 	if (!err)
-		err = raw_files_new(raw->processes, raw->modules, &raw->files);
+		err = raw_files_new(raw->processes, raw->modules, false, &raw->files);
 	if (!err)
 		err = runtimes_new(&(struct runtimes_options){ .processes = raw->processes,
 							       .modules = raw->modules,
@@ -89,6 +89,11 @@ static int watch(struct raw *raw, struct opener *opener)
 	raw->contexts.processes = raw->processes;
 	raw->contexts.opener = opener;
 	return err ? err : generated_new(raw->processes, opener, true, &raw->generated);
+}
+
+int raw_walked(struct raw *raw, struct processes *processes, struct modules *modules)
+{
+	return raw_files_new(processes, modules, true, &raw->files);
 }
 
 int raw_open(const char *path, const struct source *source, struct opener *opener, bool whole_files,
@@ -260,7 +265,7 @@ static int add_kernel_symbols(struct raw *raw, struct opener *opener)
 	return err;
 }
 
-int raw_close(struct raw *raw, struct opener *opener, struct modules *modules, uint64_t *n_samples)
+int raw_close(struct raw *raw, struct opener *opener, uint64_t *n_samples)
 {
 	bool said = raw->err != 0;
 	int err = raw->err, closed;
@@ -275,10 +280,8 @@ int raw_close(struct raw *raw, struct opener *opener, struct modules *modules, u
 	if (!err)
 		err = owc_writer_flush(raw->writer);
 	*n_samples = owc_writer_samples(raw->writer);
-	if (raw->files)
-		modules = raw->modules;
-	if (!err && modules)
-		err = raw_files_write(raw->files, modules, raw->whole_files, raw->writer);
+	if (!err && raw->files)
+		err = raw_files_write(raw->files, raw->whole_files, raw->writer);
 	closed = owc_writer_close(raw->writer);
 	if (!err)
 		err = closed;

@@ -13,6 +13,8 @@
 
 struct raw;
 struct opener;
+struct modules;
+struct processes;
 
 /*
  * Begin a capture file at path ("-": standard output). source is borrowed. If opener is not NULL
@@ -24,6 +26,11 @@ struct opener;
 int raw_open(const char *path, const struct source *source, struct opener *opener, bool whole_files,
 	     struct raw **out);
 /*
+ * Say that a pipeline walks the samples before raw_event gets them, and finds generated code: processes and modules are
+ * its own, borrowed. Return 0 or -ENOMEM.
+ */
+int raw_walked(struct raw *raw, struct processes *processes, struct modules *modules);
+/*
  * Write an event. Return 0 or the first error, which is reported once; nothing is written after
  * it. An event that is too large is left out with a warning.
  */
@@ -32,11 +39,9 @@ int raw_idle(struct raw *raw); /* No event came for a while: write what is buffe
 
 /*
  * Complete the capture file: add the names of the sampled kernel functions, and what naming and
- * walking need of the sampled files. modules: those of the pipeline, if raw_open got no opener;
- * else ignored. *n_samples is set to the number of samples in the file, also on failure. Return 0,
+ * walking need of the sampled files. *n_samples is set to the number of samples in the file, also on failure. Return 0,
  * or a negative code after reporting it. raw is freed in any case.
  */
-struct modules;
-int raw_close(struct raw *raw, struct opener *opener, struct modules *modules, uint64_t *n_samples);
+int raw_close(struct raw *raw, struct opener *opener, uint64_t *n_samples);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/clock.h"
+#include "agent/cmd/record/raw_code.h"
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/owc/owc.h"
@@ -36,6 +37,8 @@ struct seen { /* a process with the set of files that it had mapped for a while 
 struct raw_files {
 	struct processes *processes;
 	struct modules *modules;
+	bool walked;
+	struct raw_code *code;
 	/* By module id: 0 if the module is not needed, else 1 plus the number of its samples. */
 	uint64_t *weights;
 	size_t n_weights;
@@ -44,14 +47,18 @@ struct raw_files {
 	struct uw_hash_index by_seen;
 };
 
-int raw_files_new(struct processes *processes, struct modules *modules, struct raw_files **out)
+int raw_files_new(struct processes *processes, struct modules *modules, bool walked,
+		  struct raw_files **out)
 {
 	struct raw_files *files = calloc(1, sizeof(*files));
 
-	if (!files)
+	if (!files || raw_code_new(&files->code)) {
+		free(files);
 		return -ENOMEM;
+	}
 	files->processes = processes;
 	files->modules = modules;
+	files->walked = walked;
 	*out = files;
 	return 0;
 }
@@ -61,6 +68,7 @@ void raw_files_free(struct raw_files *files)
 	if (!files)
 		return;
 	uw_hash_fini(&files->by_seen);
+	raw_code_free(files->code);
 	free(files->weights);
 	free(files->seen);
 	free(files);
@@ -129,8 +137,12 @@ int raw_files_sample(struct raw_files *files, const struct event *event)
 	if (!s->has_user_regs)
 		return 0;
 	err = processes_thread(files->processes, event->pid, event->tid, &thread);
-	if (!err)
-		err = note_all(files, &thread);
+	if (err)
+		return err;
+	raw_code_sample(files->code, &thread, s);
+	if (files->walked)
+		return 0;
+	err = note_all(files, &thread);
 	if (err)
 		return err;
 	pc = machine_of(processes_machine(files->processes))->pc;
@@ -164,23 +176,26 @@ static int by_need(const void *a, const void *b)
  * Return the weights by module id. Modules of the same file are counted for its canonical module
  * only. All files with a weight are open. The caller frees the array; NULL: out of memory.
  */
-static uint64_t *weights_of(const struct raw_files *files, struct modules *modules)
+static uint64_t *weights_of(struct raw_files *files)
 {
+	struct modules *modules = files->modules;
 	size_t n = modules_count(modules);
 	uint64_t *weights = calloc(n + 1, sizeof(*weights));
 
 	for (size_t i = 0; weights && i < n; i++) {
 		const struct module *module = modules_at(modules, i);
 		struct uw_mapping mapping = { .user = (void *)(uintptr_t)module };
-		uint64_t weight = files ? 0 : 1;
+		uint64_t weight = files->walked;
 
-		if (files && i < files->n_weights)
+		if (i < files->n_weights)
 			weight = files->weights[i];
 		if (module->kind != MODULE_FILE || !weight)
 			continue;
-		if (files)
+		if (!files->walked)
 			/* Open the file and check its build-id. */
 			uw_object_put(modules_resolve(modules, &mapping));
+		if (module_canonical(module) != module)
+			raw_code_join(files->code, module_canonical(module)->id, module->id);
 		module = module_canonical(module);
 		if (module->state == MODULE_USABLE && module_fd(module) >= 0)
 			weights[module->id] += weight;
@@ -227,13 +242,15 @@ static void describe(const struct module *module, uint64_t size, struct owc_file
  * Write one file, and the names of all other modules with the same contents. Return false if the
  * file is left out, or the capture cannot be written (writing->err).
  */
-static bool write_file(struct modules *modules, const struct module *module, bool whole,
+static bool write_file(const struct raw_files *files, const struct module *module, bool whole,
 		       struct writing *writing)
 {
-	const struct sym_extract extract = { .put = put_piece,
-					     .ctx = writing,
-					     .most = whole ? WHOLE_FILE_MAX : FILE_MAX,
-					     .whole = whole };
+	const struct modules *modules = files->modules;
+	struct sym_extract extract = { .put = put_piece,
+				       .ctx = writing,
+				       .most = whole ? WHOLE_FILE_MAX : FILE_MAX,
+				       .whole = whole };
+	struct sym_part *parts = NULL;
 	struct owc_file stored;
 	struct stat st;
 	bool failed;
@@ -244,7 +261,11 @@ static bool write_file(struct modules *modules, const struct module *module, boo
 	writing->err = owc_writer_file_begin(writing->writer, &stored);
 	if (writing->err)
 		return false;
+	if (!whole)
+		extract.parts = parts =
+			raw_code_parts(files->code, module->id, module->object, &extract.n_parts);
 	failed = sym_extract(module_fd(module), module_elf_off(module), &extract) != 0;
+	free(parts);
 	if (!writing->err)
 		writing->err = owc_writer_file_end(writing->writer, failed);
 	for (size_t i = 0; !failed && !writing->err && i < modules_count(modules); i++) {
@@ -258,14 +279,14 @@ static bool write_file(struct modules *modules, const struct module *module, boo
 	return !failed;
 }
 
-int raw_files_write(const struct raw_files *files, struct modules *modules, bool whole,
-		    struct owc_writer *writer)
+int raw_files_write(struct raw_files *files, bool whole, struct owc_writer *writer)
 {
+	const struct modules *modules = files->modules;
 	struct writing writing = { .writer = writer,
 				   .until_ns =
 					   now_ns() + (whole ? WHOLE_TIME_MAX_NS : TIME_MAX_NS) };
 	size_t n_modules = modules_count(modules), n = 0, n_stored = 0, n_sampled = 0;
-	uint64_t *weights = weights_of(files, modules);
+	uint64_t *weights = weights_of(files);
 	struct choice *choices = calloc(n_modules + 1, sizeof(*choices));
 
 	if (!choices || !weights)
@@ -284,7 +305,7 @@ int raw_files_write(const struct raw_files *files, struct modules *modules, bool
 	if (n)
 		qsort(choices, n, sizeof(*choices), by_need);
 	for (size_t i = 0; !writing.err && i < n; i++) {
-		bool stored = write_file(modules, choices[i].module, whole, &writing);
+		bool stored = write_file(files, choices[i].module, whole, &writing);
 
 		n_stored += stored;
 		n_sampled += !stored && choices[i].weight > 1;

@@ -14,22 +14,24 @@ struct processes;
 struct owc_writer;
 struct raw_files;
 
-/* Return 0 or -ENOMEM. processes and modules are borrowed. */
-int raw_files_new(struct processes *processes, struct modules *modules, struct raw_files **out);
+/*
+ * Return 0 or -ENOMEM. processes and modules are borrowed. walked: a pipeline, whose they are, walks the samples, and so
+ * it has opened the files that are to be stored; else these are the files that the samples' processes have mapped.
+ */
+int raw_files_new(struct processes *processes, struct modules *modules, bool walked,
+		  struct raw_files **out);
 void raw_files_free(struct raw_files *files); /* NULL is fine */
 
 /*
- * Note the files that the sample's process has mapped, and the file in which its pc lies. Return 0
- * or -ENOMEM.
+ * Note the files that the sample's process has mapped, the file in which its pc lies, and the code that its walk may
+ * read. Return 0 or -ENOMEM.
  */
 int raw_files_sample(struct raw_files *files, const struct event *event);
 
 /*
- * Write the noted files into the capture; files NULL: those in which modules found frames. whole:
- * all of each file, and not only what walking and naming read. Time and size are limited; what was
- * left out is reported. Return 0, or a negative code if the capture cannot be written.
+ * Write the noted files into the capture. whole: all of each file, and not only what walking and naming read. Time and
+ * size are limited; what was left out is reported. Return 0, or a negative code if the capture cannot be written.
  */
-int raw_files_write(const struct raw_files *files, struct modules *modules, bool whole,
-		    struct owc_writer *writer);
+int raw_files_write(struct raw_files *files, bool whole, struct owc_writer *writer);
 
 #endif

@@ -176,6 +176,9 @@ static int open_pipeline(struct recorder *r)
 	walking.pipeline.on_found = on_found;
 	walking.pipeline.ctx = r;
 	err = pipeline_new(&walking.pipeline, &r->source->info, &r->pipeline);
+	if (!err && r->raw)
+		err = raw_walked(r->raw, pipeline_processes(r->pipeline),
+				 pipeline_modules(r->pipeline));
 	if (!err) {
 		writing.opener = pipeline_opener(r->pipeline);
 		writing.store = r->store;
