@@ -12,18 +12,18 @@ struct marking {
 	struct history *h;
 	bool *nodes; /* by index in the cache of nodes: the node and its callers are marked */
 	size_t n_nodes;
-	bool *frames; /* by id */
-	size_t n_frames;
+	uint32_t *frames; /* their ids, sorted in the end; a damaged file can have any */
+	size_t n_frames, room_frames;
 };
 
-/* Make *set large enough for an index; what is new is false. */
-static int reserve(bool **set, size_t *n, size_t index)
+/* Make room for a node; what is new is not marked. */
+static int reserve_node(struct marking *m, size_t index)
 {
-	size_t before = *n;
-	int err = array_reserve(*set, index + 1, *n);
+	size_t before = m->n_nodes;
+	int err = array_reserve(m->nodes, index + 1, m->n_nodes);
 
-	if (!err && *n > before)
-		memset(*set + before, 0, (*n - before) * sizeof(**set));
+	if (!err && m->n_nodes > before)
+		memset(m->nodes + before, 0, (m->n_nodes - before) * sizeof(*m->nodes));
 	return err;
 }
 
@@ -39,19 +39,47 @@ static int mark_stack(void *ctx, const struct history_point *point) /* history_p
 		int err = history_node(m->h, id, &index);
 
 		if (!err)
-			err = reserve(&m->nodes, &m->n_nodes, index);
+			err = reserve_node(m, index);
 		if (err || m->nodes[index])
 			return err;
 		m->nodes[index] = true;
 		node = history_nodes(m->h)[index];
-		err = reserve(&m->frames, &m->n_frames, node.frame);
+		err = array_grow(m->frames, m->n_frames, m->room_frames);
 		if (err)
 			return err;
-		m->frames[node.frame] = true;
+		m->frames[m->n_frames++] = node.frame;
 		/* A parent's id is below its child's. */
 		id = node.up ? id - node.up : 0;
 	}
 	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Sort the frames, each once. */
+static void sort_frames(struct marking *m)
+{
+	size_t n = 0;
+
+	if (m->n_frames)
+		qsort(m->frames, m->n_frames, sizeof(*m->frames), compare);
+	for (size_t i = 0; i < m->n_frames; i++)
+		if (!i || m->frames[i] != m->frames[n - 1])
+			m->frames[n++] = m->frames[i];
+	m->n_frames = n;
+}
+
+static bool is_marked(const struct marking *m, int64_t id)
+{
+	uint32_t frame = (uint32_t)id;
+
+	return id >= 0 && id <= UINT32_MAX && m->n_frames &&
+	       bsearch(&frame, m->frames, m->n_frames, sizeof(frame), compare);
 }
 
 static int mark(struct marking *m, uint64_t from_ns, uint64_t to_ns)
@@ -59,6 +87,7 @@ static int mark(struct marking *m, uint64_t from_ns, uint64_t to_ns)
 	/* Each sample has a value of this type. */
 	int err = history_scan(m->h, from_ns, to_ns, "samples", mark_stack, m, NULL, NULL);
 
+	sort_frames(m);
 	history_limit_rows(m->h);
 	return err == -ENOENT ? 0 : err;
 }
@@ -74,11 +103,11 @@ static int read_frames(struct history *h, int64_t id, struct history_address *a,
 		return err;
 	(void)sqlite3_bind_int64(stmt, 1, id);
 	while ((err = db_step(stmt)) == 1) {
-		uint64_t frame = (uint64_t)sqlite3_column_int64(stmt, 0);
+		int64_t frame = sqlite3_column_int64(stmt, 0);
 
 		err = 0;
 		a->address = (uint64_t)sqlite3_column_int64(stmt, 1);
-		if (!marked || (frame < marked->n_frames && marked->frames[frame]))
+		if (!marked || is_marked(marked, frame))
 			err = fn(ctx, a);
 		if (err)
 			break;
