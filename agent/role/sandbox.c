@@ -263,6 +263,7 @@ static const int allowed[] = {
 	SCMP_SYS(pread64),
 	SCMP_SYS(pwrite64),
 	SCMP_SYS(preadv),
+	SCMP_SYS(preadv2),
 	SCMP_SYS(pwritev),
 	SCMP_SYS(lseek),
 	SCMP_SYS(close),
