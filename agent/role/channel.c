@@ -3,6 +3,7 @@
 
 #include "agent/clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -33,6 +34,7 @@ int channels_new(size_t n, struct channels **out)
 	struct channels *c = calloc(1, sizeof(*c) + n * sizeof(c->channel[0]));
 	int err = c ? 0 : -ENOMEM;
 
+	assert(n <= CHANNELS_MAX);
 	for (size_t i = 0; !err && i < n; i++) {
 		int ends[2];
 
@@ -86,13 +88,11 @@ struct answering {
 	void *ctx;
 };
 
-/* Wait for one request and answer it. request and reply are memory for the messages. */
-static int answer_one(const struct answering *a, struct message *request, struct message *reply)
+/* Answer a request that was received. reply is memory for its message. */
+static int reply_to(const struct answering *a, struct message *request, struct message *reply)
 {
-	int err = message_receive(a->fd, request);
+	int err;
 
-	if (err)
-		return err;
 	message_init(reply);
 	a->handle(a->ctx, request, reply);
 	reply->tag = request->tag;
@@ -102,18 +102,69 @@ static int answer_one(const struct answering *a, struct message *request, struct
 	return err;
 }
 
+/* A channel that is answered on a thread of its own. */
+struct answerer {
+	struct answering what;
+	struct channels *channels;
+	size_t number;	       /* of the channel */
+	struct answerer *next; /* which this one begins; NULL: there is none, or it has begun */
+	pthread_t thread;      /* valid if it has begun; the first has none */
+	bool has_begun;
+};
+
+static void *answer(void *ctx);
+
+/* Begin the thread of the next channel. */
+static void begin_next(struct answerer *a)
+{
+	struct channels *c = a->channels;
+	struct answerer *next = a->next;
+
+	if (!next)
+		return;
+	a->next = NULL;
+	next->has_begun = !pthread_create(&next->thread, NULL, answer, next);
+	/* Fewer threads mean fewer channels: calls on the others fail at once. */
+	for (size_t i = next->number; !next->has_begun && i < c->n; i++)
+		close_end(&c->channel[i].answer);
+}
+
+/*
+ * Wait for something to receive, on this channel or on those that have no thread yet. The process that asks
+ * takes the first channel that is free: the next one is used because this one is, or because it failed there.
+ */
+static void wait_for_request(struct answerer *a)
+{
+	const struct channels *c = a->channels;
+	struct pollfd requests[CHANNELS_MAX];
+	nfds_t n = 0;
+
+	for (size_t i = a->number; i < c->n; i++)
+		requests[n++] = (struct pollfd){ .fd = c->channel[i].answer, .events = POLLIN };
+	if (poll(requests, n, -1) <= 0 || !requests[0].revents)
+		begin_next(a);
+}
+
 /* Answer the requests of one channel until its other end is closed. */
 static void *answer(void *ctx)
 {
-	const struct answering *a = ctx;
+	struct answerer *a = ctx;
 	struct message *request = malloc(sizeof(*request)), *reply = malloc(sizeof(*reply));
+	int err;
 
-	while (request && reply && !answer_one(a, request, reply))
-		;
+	do {
+		if (a->next)
+			wait_for_request(a);
+		err = request && reply ? message_receive(a->what.fd, request) : -ENOMEM;
+		if (err != -EPIPE)
+			begin_next(a);
+		if (!err)
+			err = reply_to(&a->what, request, reply);
+	} while (!err);
 	free(request);
 	free(reply);
 	/* The process that waits for a reply sees that none will come. */
-	(void)shutdown(a->fd, SHUT_RDWR);
+	(void)shutdown(a->what.fd, SHUT_RDWR);
 	return NULL;
 }
 
@@ -135,31 +186,28 @@ int channels_answer_next(struct channels *c, int timeout_ms, channel_handle_fn h
 		c->request = malloc(sizeof(*c->request));
 	if (!c->reply)
 		c->reply = malloc(sizeof(*c->reply));
-	return !c->request || !c->reply || answer_one(&a, c->request, c->reply) ? -EPIPE : 0;
+	return !c->request || !c->reply || message_receive(a.fd, c->request) ||
+			       reply_to(&a, c->request, c->reply)
+		       ? -EPIPE
+		       : 0;
 }
 
 /* The first channel is answered on this thread, each other one on a thread of its own. */
 void channels_answer(struct channels *c, channel_handle_fn handle, void *ctx)
 {
-	struct answering *all = calloc(c->n, sizeof(*all));
-	pthread_t *threads = calloc(c->n, sizeof(*threads));
-	size_t n = 0;
+	struct answerer *all = calloc(c->n, sizeof(*all));
 
 	for (size_t i = 0; i < c->n; i++)
 		close_end(&c->channel[i].ask);
-	for (; all && threads && n < c->n; n++) {
-		all[n] = (struct answering){ c->channel[n].answer, handle, ctx };
-		if (n && pthread_create(&threads[n], NULL, answer, &all[n]))
-			break;
-	}
-	/* Fewer threads mean fewer channels: calls on the others fail at once. */
-	for (size_t i = n; i < c->n; i++)
-		close_end(&c->channel[i].answer);
-	if (n)
+	for (size_t i = 0; all && i < c->n; i++)
+		all[i] = (struct answerer){ .what = { c->channel[i].answer, handle, ctx },
+					    .channels = c,
+					    .number = i,
+					    .next = i + 1 < c->n ? &all[i + 1] : NULL };
+	if (all && c->n)
 		(void)answer(&all[0]);
-	for (size_t i = 1; i < n; i++)
-		(void)pthread_join(threads[i], NULL);
-	free(threads);
+	for (size_t i = 1; all && i < c->n && all[i].has_begun; i++)
+		(void)pthread_join(all[i].thread, NULL);
 	free(all);
 }
 

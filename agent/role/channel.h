@@ -2,8 +2,9 @@
  * agent/role/channel.h: requests from one process to another, each with one reply.
  *
  * A channel is a pair of connected sockets, made before the fork. Several threads may ask at once: each
- * takes a free channel, and waits for one if all are taken. At the other end each channel has a thread,
- * so a request that never ends, for a file that does not answer, occupies one channel.
+ * takes the first free channel, and waits for one if all are taken. At the other end each channel has a
+ * thread, so a request that never ends, for a file that does not answer, occupies one channel. Such a
+ * thread begins when the channel before is used for the first time.
  */
 #ifndef AGENT_ROLE_CHANNEL_H
 #define AGENT_ROLE_CHANNEL_H
@@ -16,7 +17,9 @@
 
 struct channels;
 
-/* Make n channels. -EMFILE, -ENOMEM, … */
+#define CHANNELS_MAX 64
+
+/* Make n channels, CHANNELS_MAX at most. -EMFILE, -ENOMEM, … */
 int channels_new(size_t n, struct channels **out);
 /* Close the ends that this process has. NULL is fine. */
 void channels_free(struct channels *channels);

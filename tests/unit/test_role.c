@@ -9,6 +9,7 @@
 #include "agent/role/message.h"
 #include "agent/role/reading.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -198,6 +199,52 @@ static void test_threads_share_channels(void)
 	}
 	CHECK(waitpid(pid, NULL, 0) == pid, "waitpid");
 	channels_free(channels);
+}
+
+/* Reply with the number of this process's threads. */
+static void count_threads(void *ctx, struct message *request, struct message *reply)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	const struct dirent *entry;
+	uint64_t n = 0;
+
+	(void)ctx;
+	(void)request;
+	while (tasks && (entry = readdir(tasks)))
+		n += entry->d_name[0] != '.';
+	if (tasks)
+		(void)closedir(tasks);
+	message_number(reply, n);
+}
+
+static void test_threads_begin_when_channels_are_used(void)
+{
+	struct channels *channels;
+	pid_t pid;
+
+	CHECK(!channels_new(20, &channels), "channels_new");
+	pid = fork();
+	if (!pid) {
+		channels_answer(channels, count_threads, NULL);
+		_exit(0);
+	}
+	channels_ask(channels);
+	for (int i = 0; i < 3; i++) {
+		message_init(&one);
+		CHECK(!channels_call(channels, &one, &one), "call");
+		CHECK(message_take_number(&one) == 2, "one at a time takes one, and a next one");
+		message_fini(&one);
+	}
+	for (int i = 0; i < 10; i++) {
+		message_init(&one);
+		message_fd(&one, 1 << 20);
+		CHECK(channels_call(channels, &one, &one) == -EBADF, "it cannot be sent");
+	}
+	message_init(&one);
+	CHECK(!channels_call(channels, &one, &one), "the channel after those that failed");
+	message_fini(&one);
+	channels_free(channels);
+	CHECK(waitpid(pid, NULL, 0) == pid, "waitpid");
 }
 
 static int gate[2]; /* a pipe, from which a handler reads before it answers */
@@ -806,6 +853,7 @@ int main(void)
 	test_too_much_is_refused();
 	test_a_file_too_many_is_an_error_of_one_message();
 	test_threads_share_channels();
+	test_threads_begin_when_channels_are_used();
 	test_a_late_reply_is_nobodys();
 	test_slow_requests_leave_channels_to_others();
 	test_opener_in_its_own_process();
