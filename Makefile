@@ -57,10 +57,11 @@ PAGE_H := $(GEN)/$(PAGE)/parts.h
 DAEMON_PAGE := agent/http/page
 DAEMON_PAGE_H := $(GEN)/$(DAEMON_PAGE)/page.h
 OPENAPI_H := $(GEN)/agent/http/openapi.h
-GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H) $(DAEMON_PAGE_H) $(OPENAPI_H)
+FILTERS_H := $(GEN)/agent/role/filters.h
+GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H) $(DAEMON_PAGE_H) $(OPENAPI_H) $(FILTERS_H)
 
 UNWINDER_C := $(wildcard base/*.c unwinder/*/*.c)
-AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c agent/*/*/*.c))
+AGENT_C := $(filter-out agent/cmd/main.c agent/role/filters.c,$(wildcard agent/*.c agent/*/*.c agent/*/*/*.c))
 REST_C := $(wildcard symbolizer/*.c symbolizer/*/*.c proto/*.c) $(AGENT_C)
 ALL_C := $(UNWINDER_C) $(REST_C) $(wildcard agent/cmd/main.c)
 
@@ -71,10 +72,10 @@ endif
 CPPFLAGS += -I. -I$(GEN) -D_GNU_SOURCE -DOFFWIND_VERSION='"$(VERSION)"'
 CFLAGS ?= -O2 -g
 OUR_CFLAGS := -std=c17 $(WARN) -fno-omit-frame-pointer
-LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lnettle -lseccomp -linih -lzstd -llzma -lz -ldeflate -liberty -lm -lpthread
+LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lnettle -linih -lzstd -llzma -lz -ldeflate -liberty -lm -lpthread
 # The program itself carries them: finding and relocating nine libraries takes as long as all that a
 # run does of its own until the first stack is out.  STATIC= (empty) links it like the rest.
-STATIC ?= -lsqlite3 -lbpf -lelf -lprotobuf-c -lnettle -lseccomp -linih -lzstd -llzma -lz -ldeflate -liberty
+STATIC ?= -lsqlite3 -lbpf -lelf -lprotobuf-c -lnettle -linih -lzstd -llzma -lz -ldeflate -liberty
 PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdynamic -lm -lpthread,$(LDLIBS))
 
 # ---- set-up ---------------------------------------------------------------
@@ -148,8 +149,8 @@ $(eval $(call build-peers,$(BUILD)/asan,ASAN_FLAGS))
 
 # TSan is for one program (tests/diff/walk_ways.c), so only these parts of the agent are compiled for it.
 TSAN_FLAGS := -O1 -g -fsanitize=thread
-TSAN_C := agent/cli/input.c $(wildcard agent/*.c proto/*.c symbolizer/*/*.c \
-	$(patsubst %,agent/%/*.c,opener owc perfdata process role source store store/tables))
+TSAN_C := agent/cli/input.c $(filter-out agent/role/filters.c,$(wildcard agent/*.c proto/*.c symbolizer/*/*.c \
+	$(patsubst %,agent/%/*.c,opener owc perfdata process role source store store/tables)))
 $(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS,TSAN_C))
 
 # The library that others link, and the store's virtual tables for the stock sqlite3 shell.
@@ -222,6 +223,12 @@ $(OPENAPI_H): docs/openapi.yaml
 	@mkdir -p $(@D)
 	$(call say,YAML,$@){ echo 'static const char *const openapi_text[] = {'; \
 	  sed -e 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n",/' $<; echo '};'; } > $@.tmp && mv $@.tmp $@
+
+# The filters of system calls, as C: libseccomp makes them here, and not whenever a process begins.
+$(FILTERS_H): agent/role/filters.c
+	@mkdir -p $(@D)
+	$(call say,CC,$(BUILD)/filters)$(CC) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -o $(BUILD)/filters $< -lseccomp
+	$(call say,BPF,$@)$(BUILD)/filters > $@.tmp && mv $@.tmp $@
 
 # ---- from npm: no code of others' is kept here; lock files pin each package's version and hash ----
 

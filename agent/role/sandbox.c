@@ -4,24 +4,22 @@
  */
 #include "agent/role/sandbox.h"
 
+#include "agent/role/filters.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
 #include <linux/landlock.h>
-#include <linux/sched.h>
-#include <netinet/in.h>
-#include <sched.h>
-#include <seccomp.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -251,244 +249,37 @@ static void enter_landlock(const struct confinement *c)
 /* ---- system calls --------------------------------------------------------------------- */
 
 /*
- * What the worker needs: memory, threads, time, and its open files. Everything else gives EPERM: no
- * path is looked up, nothing is executed, no process and no socket is made.
+ * Install a filter of agent/role/filters.c for good, in which FILTER_PID stands for this process. To make the
+ * filters of all processes when they begin takes longer than to fork these.
  */
-static const int allowed[] = {
-	/* open files */
-	SCMP_SYS(read),
-	SCMP_SYS(write),
-	SCMP_SYS(readv),
-	SCMP_SYS(writev),
-	SCMP_SYS(pread64),
-	SCMP_SYS(pwrite64),
-	SCMP_SYS(preadv),
-	SCMP_SYS(preadv2),
-	SCMP_SYS(pwritev),
-	SCMP_SYS(lseek),
-	SCMP_SYS(close),
-	SCMP_SYS(fstat),
-	SCMP_SYS(fstatfs),
-	SCMP_SYS(ftruncate),
-	SCMP_SYS(fallocate),
-	SCMP_SYS(fsync),
-	SCMP_SYS(fdatasync),
-	SCMP_SYS(fadvise64),
-	SCMP_SYS(dup),
-	SCMP_SYS(dup2),
-	SCMP_SYS(dup3),
-	SCMP_SYS(pipe2),
-	SCMP_SYS(tee),
-	SCMP_SYS(getdents64),
-	SCMP_SYS(poll),
-	SCMP_SYS(ppoll),
-	SCMP_SYS(memfd_create),
-	SCMP_SYS(copy_file_range),
-	SCMP_SYS(flock),
-	SCMP_SYS(recvmsg),
-	SCMP_SYS(shutdown),
-	/* memory; see also allow_memory */
-	SCMP_SYS(munmap),
-	SCMP_SYS(mremap),
-	SCMP_SYS(madvise),
-	SCMP_SYS(brk),
-	SCMP_SYS(mincore),
-	SCMP_SYS(msync),
-	/* threads; see also allow_threads */
-	SCMP_SYS(futex),
-	SCMP_SYS(set_robust_list),
-	SCMP_SYS(rseq),
-	SCMP_SYS(exit),
-	SCMP_SYS(exit_group),
-	SCMP_SYS(gettid),
-	SCMP_SYS(getpid),
-	SCMP_SYS(sched_yield),
-	SCMP_SYS(sched_getaffinity),
-	SCMP_SYS(getcpu),
-	SCMP_SYS(membarrier),
-	SCMP_SYS(getpriority),
-	SCMP_SYS(restart_syscall),
-	/* signals to itself */
-	SCMP_SYS(rt_sigaction),
-	SCMP_SYS(rt_sigprocmask),
-	SCMP_SYS(rt_sigreturn),
-	SCMP_SYS(sigaltstack),
-	/* time and facts */
-	SCMP_SYS(nanosleep),
-	SCMP_SYS(clock_nanosleep),
-	SCMP_SYS(clock_gettime),
-	SCMP_SYS(clock_getres),
-	SCMP_SYS(gettimeofday),
-	SCMP_SYS(times),
-	SCMP_SYS(getrandom),
-	SCMP_SYS(getrusage),
-	SCMP_SYS(sysinfo),
-	SCMP_SYS(uname),
-	SCMP_SYS(getuid),
-	SCMP_SYS(geteuid),
-	SCMP_SYS(getgid),
-	SCMP_SYS(getegid),
-	SCMP_SYS(getppid),
-};
-
-/* What a server needs beside these: connections to the sockets that it has. */
-static const int allowed_server[] = {
-	SCMP_SYS(accept4),    SCMP_SYS(recvfrom),    SCMP_SYS(sendto),	    SCMP_SYS(setsockopt),
-	SCMP_SYS(getsockopt), SCMP_SYS(getsockname), SCMP_SYS(getpeername), SCMP_SYS(epoll_create1),
-	SCMP_SYS(epoll_ctl),  SCMP_SYS(epoll_wait),  SCMP_SYS(epoll_pwait), SCMP_SYS(eventfd2),
-	SCMP_SYS(sendfile),
-};
-
-/* What a sender needs beside the worker's: names of hosts, and connections of its own (allow_sender). */
-static const int allowed_sender[] = {
-	SCMP_SYS(connect),    SCMP_SYS(recvfrom),    SCMP_SYS(recvmmsg),    SCMP_SYS(setsockopt),
-	SCMP_SYS(getsockopt), SCMP_SYS(getsockname), SCMP_SYS(getpeername), SCMP_SYS(eventfd2),
-	SCMP_SYS(access),     SCMP_SYS(stat),	     SCMP_SYS(newfstatat),  SCMP_SYS(readlink),
-	SCMP_SYS(statx),
-};
-
-/* Allow a call if the masked argument has this value. */
-static int allow_if(scmp_filter_ctx filter, int call, unsigned int argument, uint64_t mask,
-		    uint64_t value)
+static int install(const struct sock_filter *filter, size_t n)
 {
-	struct scmp_arg_cmp only = SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, mask, value);
+	struct sock_filter own[FILTER_MAX];
+	const struct sock_fprog program = { .len = (unsigned short)n, .filter = own };
 
-	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1, only);
+	memcpy(own, filter, n * sizeof(*own));
+	for (size_t i = 0; i < n; i++)
+		if (BPF_CLASS(own[i].code) == BPF_JMP && own[i].k == FILTER_PID)
+			own[i].k = (uint32_t)getpid();
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))
+		return -errno;
+	return 0;
 }
 
-/* Memory may be mapped and protected, but never be executable: there is no new code. */
-static int allow_memory(scmp_filter_ctx filter)
-{
-	int err = allow_if(filter, SCMP_SYS(mmap), 2, PROT_EXEC, 0);
+#define INSTALL(filter) install(filter, sizeof(filter) / sizeof(filter[0]))
 
-	return err ? err : allow_if(filter, SCMP_SYS(mprotect), 2, PROT_EXEC, 0);
-}
-
-/*
- * Threads may be made, processes not. The flags of clone3 are in memory, where a filter cannot see
- * them; libc uses clone if clone3 does not exist. Signals go to this process only.
- */
-static int allow_threads(scmp_filter_ctx filter)
-{
-	int err = allow_if(filter, SCMP_SYS(clone), 0, CLONE_THREAD, CLONE_THREAD);
-
-	if (!err)
-		err = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-	if (!err)
-		err = allow_if(filter, SCMP_SYS(tgkill), 0, UINT32_MAX, (uint64_t)getpid());
-	if (!err)
-		err = allow_if(filter, SCMP_SYS(prctl), 0, UINT32_MAX, PR_SET_NAME);
-	/* A thread may give up a raised priority. */
-	if (!err)
-		err = allow_if(filter, SCMP_SYS(setpriority), 2, UINT32_MAX, 0);
-	if (!err)
-		err = allow_if(filter, SCMP_SYS(sched_setscheduler), 1, UINT32_MAX, SCHED_OTHER);
-	/* prlimit64 of this process (0) only. */
-	return err ? err : allow_if(filter, SCMP_SYS(prlimit64), 0, UINT32_MAX, 0);
-}
-
-/* Files: facts of an open file, locks of the store, the size of a terminal. */
-static int allow_files(scmp_filter_ctx filter)
-{
-	static const uint64_t controls[] = { TCGETS, TCSETS, TIOCGWINSZ, FIONREAD, FIOCLEX };
-	static const uint64_t commands[] = {
-		F_GETFD,      F_SETFD,	   F_GETFL,	F_SETFL,     F_DUPFD,	   F_GETLK,
-		F_SETLK,      F_SETLKW,	   F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC,
-		F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS, F_SETPIPE_SZ
-	};
-	int err = 0;
-
-	/* libc's fstat. A path may be given with this flag too, but the root directory has none. */
-	err = allow_if(filter, SCMP_SYS(newfstatat), 3, AT_EMPTY_PATH, AT_EMPTY_PATH);
-	if (!err)
-		err = allow_if(filter, SCMP_SYS(statx), 2, AT_EMPTY_PATH, AT_EMPTY_PATH);
-	for (size_t i = 0; !err && i < sizeof(controls) / sizeof(controls[0]); i++)
-		err = allow_if(filter, SCMP_SYS(ioctl), 1, UINT32_MAX, controls[i]);
-	for (size_t i = 0; !err && i < sizeof(commands) / sizeof(commands[0]); i++)
-		err = allow_if(filter, SCMP_SYS(fcntl), 1, UINT32_MAX, commands[i]);
-	return err;
-}
-
-/* Bytes go to what a socket is connected to: this flag would connect it past the rules for ports. */
-static int allow_messages(scmp_filter_ctx filter, enum role role)
-{
-	int err = allow_if(filter, SCMP_SYS(sendmsg), 2, MSG_FASTOPEN, 0);
-
-	if (!err && role == SENDER)
-		err = allow_if(filter, SCMP_SYS(sendto), 3, MSG_FASTOPEN, 0);
-	if (!err && role == SENDER)
-		err = allow_if(filter, SCMP_SYS(sendmmsg), 3, MSG_FASTOPEN, 0);
-	return err;
-}
-
-/* Allow to make sockets of a family, a type and a protocol. */
-static int allow_sockets(scmp_filter_ctx filter, int call, int family, int type, int protocol)
-{
-	const uint64_t flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
-
-	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 3,
-				SCMP_A0(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint64_t)family),
-				SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX & ~flags, (uint64_t)type),
-				SCMP_A2(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint64_t)protocol));
-}
-
-/*
- * Files are opened to be read only. Sockets are TCP's, and UDP's to look up names. libcurl wakes its thread by
- * a pair of sockets: one for messages could send to every UNIX socket.
- */
-static int allow_sender(scmp_filter_ctx filter)
-{
-	static const int families[] = { AF_INET, AF_INET6 };
-	static const struct {
-		int type, protocol;
-	} kinds[] = { { SOCK_STREAM, 0 },
-		      { SOCK_STREAM, IPPROTO_TCP },
-		      { SOCK_DGRAM, 0 },
-		      { SOCK_DGRAM, IPPROTO_UDP } };
-	int err = allow_if(filter, SCMP_SYS(openat), 2,
-			   O_ACCMODE | O_CREAT | O_TRUNC | O_PATH | (O_TMPFILE & ~O_DIRECTORY),
-			   O_RDONLY);
-
-	for (size_t i = 0; !err && i < sizeof(allowed_sender) / sizeof(allowed_sender[0]); i++)
-		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_sender[i], 0);
-	for (size_t i = 0; !err && i < 2 * sizeof(kinds) / sizeof(kinds[0]); i++)
-		err = allow_sockets(filter, SCMP_SYS(socket), families[i % 2], kinds[i / 2].type,
-				    kinds[i / 2].protocol);
-	if (!err)
-		err = allow_sockets(filter, SCMP_SYS(socketpair), AF_UNIX, SOCK_STREAM, 0);
-	return err ? err : allow_if(filter, SCMP_SYS(ioctl), 1, UINT32_MAX, FIONBIO);
-}
-
-/* Install the filter. It needs no_new_privs, which seccomp_load sets. */
 static int filter_calls(const struct confinement *c)
 {
-	const enum role role = c->role;
-	const bool serves = role == SERVER || c->sending.serves;
-	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-	int err = filter ? 0 : -ENOMEM;
-
-	for (size_t i = 0; !err && i < sizeof(allowed) / sizeof(allowed[0]); i++)
-		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
-	for (size_t i = 0; !err && serves && i < sizeof(allowed_server) / sizeof(allowed_server[0]);
-	     i++)
-		/* A sender's messages have a rule of their own (allow_messages). */
-		if (role == SERVER || allowed_server[i] != SCMP_SYS(sendto))
-			err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_server[i], 0);
-	if (!err && role == SENDER)
-		err = allow_sender(filter);
-	if (!err)
-		err = allow_messages(filter, role);
-	if (!err)
-		err = allow_memory(filter);
-	if (!err)
-		err = allow_threads(filter);
-	if (!err)
-		err = allow_files(filter);
-	if (!err)
-		err = seccomp_load(filter);
-	if (filter)
-		seccomp_release(filter);
-	return err;
+	switch (c->role) {
+	case WORKER:
+		return INSTALL(filter_worker);
+	case SERVER:
+		return INSTALL(filter_server);
+	case SENDER:
+		return c->sending.serves ? INSTALL(filter_serving_sender) : INSTALL(filter_sender);
+	}
+	return -EINVAL;
 }
 
 static int enter(const struct confinement *c)
@@ -529,120 +320,7 @@ int sandbox_enter_sender(const struct sandbox_sending *sending)
 	return enter(&(struct confinement){ SENDER, *sending });
 }
 
-/* ---- processes with capabilities --------------------------------------------------------- */
-
-/* What recording does not take: to execute, to connect, to change files, mounts, the machine and other processes. */
-static const int refused[] = { SCMP_SYS(execve),
-			       SCMP_SYS(execveat),
-			       SCMP_SYS(fork),
-			       SCMP_SYS(vfork),
-			       SCMP_SYS(ptrace),
-			       SCMP_SYS(process_vm_writev),
-			       SCMP_SYS(kill),
-			       SCMP_SYS(tkill),
-			       SCMP_SYS(rt_sigqueueinfo),
-			       SCMP_SYS(rt_tgsigqueueinfo),
-			       SCMP_SYS(pidfd_send_signal),
-			       SCMP_SYS(pidfd_getfd),
-			       SCMP_SYS(kcmp),
-			       SCMP_SYS(move_pages),
-			       SCMP_SYS(migrate_pages),
-			       SCMP_SYS(setns),
-			       SCMP_SYS(unshare),
-			       SCMP_SYS(socket),
-			       SCMP_SYS(connect),
-			       SCMP_SYS(bind),
-			       SCMP_SYS(listen),
-			       SCMP_SYS(accept),
-			       SCMP_SYS(accept4),
-			       SCMP_SYS(creat),
-			       SCMP_SYS(truncate),
-			       SCMP_SYS(unlink),
-			       SCMP_SYS(unlinkat),
-			       SCMP_SYS(rename),
-			       SCMP_SYS(renameat),
-			       SCMP_SYS(renameat2),
-			       SCMP_SYS(link),
-			       SCMP_SYS(linkat),
-			       SCMP_SYS(symlink),
-			       SCMP_SYS(symlinkat),
-			       SCMP_SYS(mkdir),
-			       SCMP_SYS(mkdirat),
-			       SCMP_SYS(rmdir),
-			       SCMP_SYS(mknod),
-			       SCMP_SYS(mknodat),
-			       SCMP_SYS(chmod),
-			       SCMP_SYS(fchmod),
-			       SCMP_SYS(fchmodat),
-			       SCMP_SYS(chown),
-			       SCMP_SYS(fchown),
-			       SCMP_SYS(lchown),
-			       SCMP_SYS(fchownat),
-			       SCMP_SYS(setxattr),
-			       SCMP_SYS(lsetxattr),
-			       SCMP_SYS(fsetxattr),
-			       SCMP_SYS(chroot),
-			       SCMP_SYS(pivot_root),
-			       SCMP_SYS(mount),
-			       SCMP_SYS(umount2),
-			       SCMP_SYS(open_tree),
-			       SCMP_SYS(move_mount),
-			       SCMP_SYS(fsopen),
-			       SCMP_SYS(fsmount),
-			       SCMP_SYS(swapon),
-			       SCMP_SYS(swapoff),
-			       SCMP_SYS(init_module),
-			       SCMP_SYS(finit_module),
-			       SCMP_SYS(delete_module),
-			       SCMP_SYS(kexec_load),
-			       SCMP_SYS(kexec_file_load),
-			       SCMP_SYS(reboot),
-			       SCMP_SYS(iopl),
-			       SCMP_SYS(ioperm),
-			       SCMP_SYS(settimeofday),
-			       SCMP_SYS(clock_settime),
-			       SCMP_SYS(clock_adjtime),
-			       SCMP_SYS(adjtimex),
-			       SCMP_SYS(sethostname),
-			       SCMP_SYS(setdomainname),
-			       SCMP_SYS(syslog),
-			       SCMP_SYS(setuid),
-			       SCMP_SYS(setreuid),
-			       SCMP_SYS(setresuid),
-			       SCMP_SYS(add_key),
-			       SCMP_SYS(request_key),
-			       SCMP_SYS(keyctl),
-			       SCMP_SYS(userfaultfd),
-			       SCMP_SYS(io_uring_setup) };
-
-static int refuse_if(scmp_filter_ctx filter, int call, struct scmp_arg_cmp only)
-{
-	return seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 1, only);
-}
-
 int sandbox_narrow(void)
 {
-	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-	int err = filter ? 0 : -ENOMEM;
-
-	/* Most calls go on: find them by a search, not one after the other. */
-	if (!err)
-		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-	for (size_t i = 0; !err && i < sizeof(refused) / sizeof(refused[0]); i++)
-		err = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), refused[i], 0);
-	if (!err) /* its flags are in memory; libc goes on with clone */
-		err = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-	if (!err)
-		err = refuse_if(filter, SCMP_SYS(clone),
-				SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
-	if (!err)
-		err = refuse_if(filter, SCMP_SYS(tgkill),
-				SCMP_A0(SCMP_CMP_NE, (uint64_t)getpid(), 0));
-	if (!err)
-		err = refuse_if(filter, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_NE, 0, 0));
-	if (!err)
-		err = seccomp_load(filter);
-	if (filter)
-		seccomp_release(filter);
-	return err;
+	return INSTALL(filter_narrow);
 }
