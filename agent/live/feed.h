@@ -2,7 +2,8 @@
  * agent/live/feed.h: passes events from one process to another, through memory that both share.
  *
  * The giver copies each event, with all that it points to, into a ring. The taker's events point into
- * that ring. The ring's memory is made before the fork, so it has the same address in both processes.
+ * that ring. The ring's memory is made before the fork, so it has the same address in both processes. While the
+ * taker keeps up, only the start of the ring is used.
  * Stacks that lie in memory which the giver lends (feed_lend) are not copied: the taker's events point to
  * where the taker has that memory.
  *

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,7 +163,7 @@ static void give_all(struct feed *feed)
 	feed_end(feed, -EIO, "the end");
 }
 
-static void test_every_event_arrives(void)
+static void test_every_event_arrives(size_t size)
 {
 	struct feed *feed;
 	uint64_t n = 0, wrong = 0;
@@ -170,7 +171,7 @@ static void test_every_event_arrives(void)
 	int rc, gone = 0;
 	pid_t pid;
 
-	CHECK(!feed_new(FEED_SIZE, &feed), "made");
+	CHECK(!feed_new(size, &feed), "made");
 	pid = fork();
 	if (!pid) {
 		give_all(feed);
@@ -190,6 +191,55 @@ static void test_every_event_arrives(void)
 	CHECK(rc == -EIO && !strcmp(error, "the end"), "the end comes last");
 	CHECK(n == N_EVENTS && !wrong, "all events, each as it was given");
 	CHECK(feed_take(feed, &event, error) == -EIO, "and stays");
+	CHECK(waitpid(pid, NULL, 0) == pid, "the giver ends");
+	feed_free(feed);
+}
+
+/* Give an event as soon as the one before was taken. */
+static void give_one_by_one(struct feed *feed)
+{
+	const struct event event = { .type = EVENT_COMM, .comm.comm = "name" };
+
+	feed_giver(feed);
+	for (int i = 0; i < 2000 && !feed_put(feed, &event); i++) {
+		feed_flush(feed);
+		while (feed_taken(feed) != feed_given(feed))
+			(void)sched_yield();
+	}
+	feed_end(feed, 0, "");
+}
+
+/* A taker that keeps up needs a small part of a large ring. */
+static void test_the_start_is_used_again(void)
+{
+	const size_t size = 4 << 20;
+	struct feed *feed;
+	struct event event;
+	const char *ring;
+	size_t n = 0, furthest = 0;
+	int rc, gone = 0;
+	pid_t pid;
+
+	CHECK(!feed_new(size, &feed), "made");
+	/* It stands in struct feed behind a pointer to the shared memory. */
+	memcpy(&ring, (const char *)feed + sizeof(ring), sizeof(ring));
+	pid = fork();
+	if (!pid) {
+		give_one_by_one(feed);
+		_exit(0);
+	}
+	feed_taker(feed);
+	while ((rc = feed_take(feed, &event, error)) == 1 ||
+	       (rc == -EAGAIN && (wait_for(feed) || !gone++))) {
+		if (rc == 1) {
+			size_t at = (size_t)(event.comm.comm - ring);
+
+			n += !strcmp(event.comm.comm, "name");
+			furthest = at > furthest ? at : furthest;
+		}
+	}
+	CHECK(!rc && n == 2000, "all events");
+	CHECK(furthest > 65536 && furthest < 68 << 10, "in the first 64 KiB, and one behind them");
 	CHECK(waitpid(pid, NULL, 0) == pid, "the giver ends");
 	feed_free(feed);
 }
@@ -348,7 +398,9 @@ static void test_a_taker_that_writes_meanwhile(void)
 
 int main(void)
 {
-	test_every_event_arrives();
+	test_every_event_arrives(FEED_SIZE);
+	test_every_event_arrives(16 * FEED_SIZE);
+	test_the_start_is_used_again();
 	test_lent_memory_is_not_copied();
 	test_room();
 	test_a_hostile_taker();
