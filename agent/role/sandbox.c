@@ -249,8 +249,8 @@ static void enter_landlock(const struct confinement *c)
 /* ---- system calls --------------------------------------------------------------------- */
 
 /*
- * Install a filter of agent/role/filters.c for good, in which FILTER_PID stands for this process. To make the
- * filters of all processes when they begin takes longer than to fork these.
+ * Install a filter for good, in which FILTER_PID stands for this process. The filters were made with this
+ * program (agent/role/filters.c): to make one here takes as long as a fork.
  */
 static int install(const struct sock_filter *filter, size_t n)
 {
