@@ -37,7 +37,8 @@ ORDER BY (type, hour, stack, host)
 AS SELECT type, toStartOfHour(time) AS hour, stack, host, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows
 FROM samples GROUP BY type, hour, stack, host;
 
--- Stacks, the innermost frame first. stack is a hash over the frames. A stack is sent again on each day that a host has
+-- Stacks, the innermost frame first. stack is seven bytes of a hash over the frames, and above them the first byte of a hash
+-- over the four outermost ones: so the rows of a program lie together. A stack is sent again on each day that a host has
 -- samples of it, so those of an old day can be deleted with its samples.
 CREATE TABLE IF NOT EXISTS stacks (
 	stack UInt64,

@@ -17,6 +17,8 @@ enum { ROWS_MAX = 500000 };
 /* Ids that are remembered; twice as many with those before. */
 enum { KNOWN_MAX = 1 << 18 };
 enum { LABELS_MAX = 64 };
+/* Frames that tell programs apart: those that start threads are in libc, and the same for many programs. */
+enum { OUTERMOST = 4 };
 
 /* ---- ids that were sent ------------------------------------------------------------------- */
 
@@ -421,25 +423,46 @@ static int add_frame(struct batch *b, const struct stacks *s, uint32_t location)
 	return err;
 }
 
+static uint64_t hash_frames(const uint64_t *frames, size_t n)
+{
+	struct sha256_ctx h;
+
+	sha256_init(&h);
+	for (size_t i = 0; i < n; i++)
+		hash_number(&h, frames[i]);
+	return hash_end(&h);
+}
+
+/*
+ * Return the id of a stack: seven bytes of a hash over its frames, and above them one byte of a hash over the outermost
+ * frames. So the stacks of a program lie together in the tables, and a question about its functions reads few other rows.
+ */
+static uint64_t stack_id(const uint64_t *frames, size_t n)
+{
+	size_t above = n > OUTERMOST ? n - OUTERMOST : 0;
+	uint64_t id = hash_frames(frames + above, n - above) << 56 |
+		      (hash_frames(frames, n) & UINT64_MAX >> 8);
+
+	return id ? id : 1;
+}
+
 /* Give the id of a sample's stack, and add its row if it is new. */
 static int add_stack(struct batch *b, const struct stacks *s, const struct stacks_sample *sample,
 		     uint64_t *out)
 {
 	struct block *to = &b->blocks[BATCH_STACKS];
-	struct sha256_ctx h;
-	int err = array_reserve(b->ids, sample->n_locations, b->room_ids), new;
+	/* A stack without frames has an array, too. */
+	int err = array_reserve(b->ids, (size_t)sample->n_locations + 1, b->room_ids), new;
 
-	sha256_init(&h);
 	for (uint32_t i = 0; !err && i < sample->n_locations; i++) {
 		uint32_t location = s->location_ids[sample->first_location + i];
 
 		err = add_frame(b, s, location);
 		b->ids[i] = b->frames[location];
-		hash_number(&h, b->ids[i]);
 	}
 	if (err)
 		return err;
-	*out = hash_end(&h);
+	*out = stack_id(b->ids, sample->n_locations);
 	new = is_new(b, BATCH_STACKS, *out);
 	if (new <= 0)
 		return new;

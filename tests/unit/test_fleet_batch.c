@@ -276,13 +276,39 @@ static void test_ids_are_the_same_on_all_hosts(void)
 		digest[i] = (uint8_t)(a[1] >> (8 * i));
 	sha256_update(&h, 8, digest);
 	sha256_digest(&h, 8, digest);
-	wanted = uw_bytes_little8(digest);
-	CHECK(a[0] == wanted, "the hash over it");
+	wanted = (uw_bytes_little8(digest) & UINT64_MAX >> 8) | (uint64_t)digest[0] << 56;
+	CHECK(a[0] == wanted, "the hash over it, which is that over the outermost frames, too");
 	ids_of("[kernel]", "", 0xffffffff81000010, "do_idle", &c[0], &c[1]);
 	ids_of("[kernel]", "", 0xffffffff92000010, "do_idle", &d[0], &d[1]);
 	CHECK(c[0] == d[0], "the kernel lies elsewhere after each start");
 	ids_of("[kernel]", "", 0xffffffff81000010, "do_exit", &d[0], &d[1]);
 	CHECK(c[0] != d[0], "another function of the kernel");
+}
+
+static void test_stacks_of_a_program_lie_together(void)
+{
+	struct stacks *s = begin();
+	const struct batch_window w = window_of(s, 1, 0);
+	struct batch *b = NULL;
+	uint32_t at[6];
+	uint64_t ids[4];
+
+	for (uint32_t i = 0; i < 6; i++)
+		at[i] = location(s, "/bin/a", "aa", 0x10 + i, "f");
+	sample(s, at, 6, "prog", 4, 1);
+	sample(s, at + 1, 5, "prog", 4, 2);
+	sample(s, at + 2, 4, "prog", 4, 3);
+	sample(s, at + 1, 4, "prog", 4, 4); /* another outermost frame */
+	CHECK(!batch_new(300, false, &b) && !batch_add(b, &w), "a batch");
+	CHECK(n_rows(b, BATCH_STACKS) == 4, "four stacks");
+	for (size_t i = 0; i < 4; i++)
+		ids[i] = number(b, BATCH_STACKS, 0, i);
+	CHECK(ids[0] >> 56 == ids[1] >> 56 && ids[1] >> 56 == ids[2] >> 56,
+	      "the same four outermost frames");
+	CHECK(ids[3] >> 56 != ids[0] >> 56, "another frame in them");
+	CHECK(ids[0] << 8 != ids[1] << 8 && ids[1] << 8 != ids[2] << 8, "different stacks");
+	batch_free(b);
+	stacks_free(s);
 }
 
 static void test_better_names_are_sent_again(void)
@@ -399,6 +425,7 @@ int main(void)
 	test_stacks_that_are_there_are_left_out();
 	test_insert_names_the_columns();
 	test_ids_are_the_same_on_all_hosts();
+	test_stacks_of_a_program_lie_together();
 	test_better_names_are_sent_again();
 	test_counters_are_added_up();
 	test_blocks_are_the_same_each_time();
