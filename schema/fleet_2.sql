@@ -27,6 +27,15 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS sums ENGINE = SummingMergeTree PARTITION 
 ORDER BY (type, toStartOfHour(time), stack, time) TTL time + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1
 AS SELECT type, time, stack, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows FROM samples GROUP BY type, time, stack;
 
+CREATE MATERIALIZED VIEW IF NOT EXISTS hour_sums ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(hour)
+ORDER BY (type, hour, stack) TTL hour + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1
+AS SELECT type, toStartOfHour(time) AS hour, stack, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows
+FROM samples GROUP BY type, hour, stack;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS host_totals ENGINE = SummingMergeTree PARTITION BY toYYYYMMDD(time)
+ORDER BY (type, toStartOfHour(time), time, host) TTL time + INTERVAL 30 DAY SETTINGS ttl_only_drop_parts = 1
+AS SELECT type, time, host, sum(n) AS n, sum(value) AS value, countIf(type = 0) AS rows FROM samples GROUP BY type, time, host;
+
 CREATE TABLE IF NOT EXISTS host_sums (
 	type UInt32 CODEC(ZSTD(1)),
 	hour DateTime CODEC(Delta, ZSTD(1)),

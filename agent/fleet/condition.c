@@ -198,6 +198,19 @@ static void put_stacks(FILE *sql, const char *key, const char *regex)
 	(void)fputs("))", sql);
 }
 
+static bool is_of_frames(const char *key)
+{
+	return !strcmp(key, "focus") || !strcmp(key, "ignore") || !strcmp(key, "module");
+}
+
+bool condition_has_frames(const struct http_request *r)
+{
+	for (size_t i = 0; i < r->n_arguments; i++)
+		if (is_of_frames(r->arguments[i].key))
+			return true;
+	return false;
+}
+
 int condition_no_processes(struct http_reply *reply, const char *key)
 {
 	return http_fail(reply, 400, "the fleet's samples have no %s: ask the host itself", key);
@@ -262,8 +275,7 @@ int condition_write(FILE *sql, const struct http_request *r, struct http_reply *
 	for (size_t i = 0; i < r->n_arguments; i++) {
 		const struct http_argument *a = &r->arguments[i];
 		const char *key = label_of(a, range->base);
-		bool regex = !strcmp(a->key, "focus") || !strcmp(a->key, "ignore") ||
-			     !strcmp(a->key, "module");
+		bool regex = is_of_frames(a->key);
 
 		if (regex && selection_try_regex(a->key, a->value))
 			return http_fail(reply, 400, "%s: '%.100s' is no valid condition", a->key,

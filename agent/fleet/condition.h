@@ -19,10 +19,13 @@ enum condition_labels { CONDITION_NO_LABELS, CONDITION_HOSTS, CONDITION_LABELS }
 /* Return whether the request has conditions on hosts alone, or on other labels; base: of the base. */
 enum condition_labels condition_labels(const struct http_request *r, bool base);
 
+/* Return whether the request has conditions on functions or files. */
+bool condition_has_frames(const struct http_request *r);
+
 /* Say in the reply that processes and threads are not told apart. Return -EINVAL. */
 int condition_no_processes(struct http_reply *reply, const char *key);
 
-/* Which part of a range: the hours that lie in it as a whole are rows of host_sums, the others of samples. */
+/* Which part of a range: tables by hour have the hours that lie in it as a whole, and others have the rest. */
 enum condition_part { CONDITION_ALL, CONDITION_WHOLE_HOURS, CONDITION_OTHER_HOURS };
 
 struct condition_range {
@@ -35,7 +38,7 @@ struct condition_range {
 void condition_time(FILE *sql, const struct condition_range *range);
 
 /*
- * Write the conditions on rows of the table samples (of host_sums for whole hours): type, time, labels, functions.
+ * Write the conditions on rows of the table samples (of a table by hour for whole hours): type, time, labels, functions.
  * -EINVAL: one cannot be asked; the reply says which.
  */
 int condition_write(FILE *sql, const struct http_request *r, struct http_reply *reply,

@@ -3,10 +3,22 @@
 
 #include <string.h>
 
-static const char *const tables[] = { [QUERY_SAMPLES] = "samples",
-				      [QUERY_MERGED] = "samples FINAL",
-				      [QUERY_SUMS] = "sums",
-				      [QUERY_HOST_SUMS] = "host_sums" };
+static const struct {
+	const char *name;
+	enum query_table rest; /* of one by hour: what has the rest of a range; else itself */
+} tables[] = {
+	[QUERY_HOST_TOTALS] = { "host_totals", QUERY_HOST_TOTALS },
+	[QUERY_HOUR_SUMS] = { "hour_sums", QUERY_SUMS },
+	[QUERY_SUMS] = { "sums", QUERY_SUMS },
+	[QUERY_HOST_SUMS] = { "host_sums", QUERY_SAMPLES },
+	[QUERY_SAMPLES] = { "samples", QUERY_SAMPLES },
+	[QUERY_MERGED] = { "samples FINAL", QUERY_MERGED },
+};
+
+static bool is_by_hour(enum query_table table)
+{
+	return tables[table].rest != table;
+}
 
 static bool is_host(const struct query_sums *q)
 {
@@ -72,9 +84,17 @@ int query_batches(FILE *sql, struct http_reply *reply, const struct condition_ra
 void query_has_sums(FILE *sql, enum query_table table)
 {
 	(void)fprintf(sql,
-		      "SELECT toUInt64(count()) FROM system.tables WHERE database = "
-		      "currentDatabase() AND name = '%s'",
-		      tables[table]);
+		      "SELECT toUInt64(count() = %d) FROM system.tables WHERE database = "
+		      "currentDatabase() AND name IN ('%s', '%s')",
+		      is_by_hour(table) ? 2 : 1, tables[table].name,
+		      tables[tables[table].rest].name);
+}
+
+/* Write what adds up the batches of a table: each is a row of samples, and tables of sums count them. */
+static void put_batches_of(FILE *sql, enum query_table table)
+{
+	(void)fprintf(sql, "SELECT %s AS part_rows, sum(value) AS part_value FROM %s WHERE ",
+		      table == QUERY_SAMPLES ? "count()" : "sum(rows)", tables[table].name);
 }
 
 int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range,
@@ -84,20 +104,14 @@ int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condi
 	const struct query_sums all = { .request = &none, .reply = reply, .range = *range };
 	int err;
 
-	if (table == QUERY_SUMS) {
-		(void)fputs("SELECT toUInt64(sum(rows)), toInt64(sum(value)) FROM sums WHERE ",
-			    sql);
-		return put_conditions(sql, &all);
-	}
-	(void)fputs("SELECT toUInt64(sum(part_rows)), toInt64(sum(part_value)) FROM (SELECT "
-		    "sum(rows) AS part_rows, sum(value) AS part_value FROM host_sums WHERE ",
-		    sql);
-	err = put_part(sql, &all, CONDITION_WHOLE_HOURS);
-	(void)fputs(" UNION ALL SELECT count() AS part_rows, sum(value) AS part_value FROM samples "
-		    "WHERE ",
-		    sql);
-	if (!err)
+	(void)fputs("SELECT toUInt64(sum(part_rows)), toInt64(sum(part_value)) FROM (", sql);
+	put_batches_of(sql, table);
+	err = put_part(sql, &all, is_by_hour(table) ? CONDITION_WHOLE_HOURS : CONDITION_ALL);
+	if (!err && is_by_hour(table)) {
+		(void)fputs(" UNION ALL ", sql);
+		put_batches_of(sql, tables[table].rest);
 		err = put_part(sql, &all, CONDITION_OTHER_HOURS);
+	}
 	(void)fputs(") AS parts", sql);
 	return err;
 }
@@ -119,7 +133,7 @@ static int put_sums_of(FILE *sql, const struct query_sums *q, const char *column
 	int err;
 
 	(void)fprintf(sql, "SELECT %s, sum(n) AS part_n, sum(value) AS part_value FROM %s WHERE ",
-		      columns, tables[table]);
+		      columns, tables[table].name);
 	err = put_part(sql, q, part);
 	(void)fprintf(sql, " GROUP BY %s", columns);
 	return err;
@@ -128,7 +142,7 @@ static int put_sums_of(FILE *sql, const struct query_sums *q, const char *column
 /* The same as a table in parentheses. Shards add up their own rows of each half. */
 static int put_parts(FILE *sql, const struct query_sums *q, const char *columns)
 {
-	bool halves = q->table == QUERY_HOST_SUMS;
+	bool halves = is_by_hour(q->table);
 	int err;
 
 	(void)fputc('(', sql);
@@ -136,7 +150,7 @@ static int put_parts(FILE *sql, const struct query_sums *q, const char *columns)
 			  halves ? CONDITION_WHOLE_HOURS : CONDITION_ALL);
 	if (!err && halves) {
 		(void)fputs(" UNION ALL ", sql);
-		err = put_sums_of(sql, q, columns, QUERY_SAMPLES, CONDITION_OTHER_HOURS);
+		err = put_sums_of(sql, q, columns, tables[q->table].rest, CONDITION_OTHER_HOURS);
 	}
 	/* Since 19.14, what is joined needs a name. */
 	(void)fputs(") AS parts", sql);
@@ -163,16 +177,16 @@ static int put_joined(FILE *sql, const struct query_sums *q, const char *first, 
 /* Write where sums come from, and the conditions. */
 static int put_source(FILE *sql, const struct query_sums *q, const char *columns)
 {
-	if (q->table == QUERY_HOST_SUMS)
+	if (is_by_hour(q->table))
 		return put_parts(sql, q, columns);
-	(void)fprintf(sql, "%s WHERE ", tables[q->table]);
+	(void)fprintf(sql, "%s WHERE ", tables[q->table].name);
 	return put_conditions(sql, q);
 }
 
 /* Return what comes before n and value where they are added up. */
 static const char *part_of(const struct query_sums *q)
 {
-	return is_joined(q) || q->table == QUERY_HOST_SUMS ? "part_" : "";
+	return is_joined(q) || is_by_hour(q->table) ? "part_" : "";
 }
 
 int query_sums(FILE *sql, const struct query_sums *q)
@@ -200,7 +214,7 @@ int query_sums(FILE *sql, const struct query_sums *q)
 
 int query_total(FILE *sql, const struct query_sums *q)
 {
-	const char *part = q->table == QUERY_HOST_SUMS ? "part_" : "";
+	const char *part = is_by_hour(q->table) ? "part_" : "";
 
 	(void)fprintf(sql, "SELECT toUInt64(sum(%sn)), toInt64(sum(%svalue)) FROM ", part, part);
 	return put_source(sql, q, "type");

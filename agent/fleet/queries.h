@@ -9,12 +9,17 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Which table has what is asked for. */
+/*
+ * The tables that can have what is asked for, the smallest first. Those by hour have whole hours, and another one has the rest
+ * of a range.
+ */
 enum query_table {
-	QUERY_SAMPLES,
-	QUERY_MERGED, /* samples, whose rows may be there twice: they are merged before */
-	QUERY_SUMS,   /* nothing is asked by host or label */
-	QUERY_HOST_SUMS, /* nothing is asked by time or by other labels than host: whole hours, and the rest from samples */
+	QUERY_HOST_TOTALS, /* by slot and host */
+	QUERY_HOUR_SUMS,   /* by hour and stack; the rest is in sums */
+	QUERY_SUMS,	   /* by slot and stack */
+	QUERY_HOST_SUMS,   /* by hour, stack and host; the rest is in samples */
+	QUERY_SAMPLES,	   /* all labels, too */
+	QUERY_MERGED,	   /* samples, whose rows may be there twice: they are merged before */
 };
 
 struct query_sums { /* which samples are added up; all borrowed */
@@ -43,7 +48,7 @@ void query_counters(FILE *sql, const struct condition_range *range);
  * -EINVAL: see condition_write.
  */
 int query_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range);
-/* Whether there is a table of sums; and how many batches it has in the range, and the sum of their ends. */
+/* Whether a table is there, and the one that has the rest; and how many batches they have in the range, and the sum of their ends. */
 void query_has_sums(FILE *sql, enum query_table table);
 int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range,
 			 enum query_table table);

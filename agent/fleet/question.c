@@ -139,19 +139,50 @@ static int find_sums(struct fleet *f, struct http_reply *reply, const struct con
 	return err;
 }
 
-/* Return the smallest table that can have what is asked for. */
-static enum query_table table_for(const struct query_sums *asked)
+/* Return whether a table has all that is asked for. */
+static bool can_answer(enum query_table table, const struct query_sums *asked)
 {
 	const struct condition_range *range = &asked->range;
 	enum condition_labels labels = condition_labels(asked->request, range->base);
-	bool hours = !asked->times && range->to_ns > range->from_ns &&
-		     range->to_ns - range->from_ns >= 3600 * SECOND_NS;
+	bool by_host = asked->key && !strcmp(asked->key, "host");
+	bool all_hosts = !asked->key && labels == CONDITION_NO_LABELS;
+	bool hosts = (!asked->key || by_host) && labels != CONDITION_LABELS;
+	uint64_t hours = !asked->times && range->to_ns > range->from_ns
+				 ? (range->to_ns - range->from_ns) / (3600 * SECOND_NS)
+				 : 0;
 
-	if (!asked->key && labels == CONDITION_NO_LABELS)
-		return QUERY_SUMS;
-	if (hours && labels != CONDITION_LABELS && (!asked->key || !strcmp(asked->key, "host")))
-		return QUERY_HOST_SUMS;
-	return QUERY_SAMPLES;
+	switch (table) {
+	case QUERY_HOST_TOTALS:
+		return hosts && !asked->stacks && !condition_has_frames(asked->request);
+	case QUERY_HOUR_SUMS: /* of a shorter range, it may have nothing, and sums has few rows */
+		return all_hosts && hours >= 2;
+	case QUERY_SUMS:
+		return all_hosts;
+	case QUERY_HOST_SUMS:
+		return hosts && hours >= 1;
+	case QUERY_SAMPLES:
+	case QUERY_MERGED:
+		break;
+	}
+	return true;
+}
+
+/* Find the smallest table that has what is asked for, with the batches of the range. */
+static int find_table(struct fleet *f, const struct query_sums *asked,
+		      const struct batches *batches, enum query_table *out)
+{
+	enum query_table table = QUERY_HOST_TOTALS;
+	bool summed = false;
+	int err = 0;
+
+	for (; table < QUERY_SAMPLES && !err; table++) {
+		if (can_answer(table, asked))
+			err = find_sums(f, asked->reply, &asked->range, batches, table, &summed);
+		if (summed)
+			break;
+	}
+	*out = table;
+	return err;
 }
 
 static int slot(void *ctx, struct http_reply *reply, const struct api_range *range, uint64_t *ns)
@@ -170,9 +201,7 @@ static int prepare(struct fleet *f, struct query_sums *asked, struct fleet_type 
 		   struct batches *batches)
 {
 	const struct api_range range = { asked->range.from_ns, asked->range.to_ns };
-	enum query_table table = table_for(asked);
 	const char *key = asked->key;
-	bool summed = false;
 	int err;
 
 	if (key && (!strcmp(key, "pid") || !strcmp(key, "tid")))
@@ -180,9 +209,9 @@ static int prepare(struct fleet *f, struct query_sums *asked, struct fleet_type 
 	err = find_type(f, asked->request, asked->reply, type);
 	if (!err)
 		err = find_batches(f, asked->reply, &range, batches);
-	if (!err && batches->n && !batches->twice && table != QUERY_SAMPLES)
-		err = find_sums(f, asked->reply, &asked->range, batches, table, &summed);
-	asked->table = batches->twice ? QUERY_MERGED : summed ? table : QUERY_SAMPLES;
+	asked->table = batches->twice ? QUERY_MERGED : QUERY_SAMPLES;
+	if (!err && batches->n && !batches->twice)
+		err = find_table(f, asked, batches, &asked->table);
 	asked->type = type->id;
 	asked->counted = type->counted;
 	asked->n_rows = f->n_rows;

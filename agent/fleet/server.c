@@ -240,7 +240,8 @@ static int do_with(const struct fleet_server *s, const char *format, const char 
 static int make_distributed(const struct fleet_server *s, const char *database, const char *cluster)
 {
 	static const char *const tables[] = { "types",	    "samples",
-					      "sums",	    "host_sums",
+					      "sums",	    "hour_sums",
+					      "host_sums",  "host_totals",
 					      "stacks",	    "stacks_by_frame",
 					      "names",	    "frames_by_function",
 					      "label_sets", "counters" };

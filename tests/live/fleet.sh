@@ -117,7 +117,7 @@ done
 asked labels comm --sql --from -2h | grep -q ') AS parts ANY LEFT JOIN (.*) AS sets USING' || fail "a join without names"
 asked labels comm --from -2h | grep -q 'sqlite3$' || fail "the values of a label"
 # Without the hours, 18.16 reads whole days: they are in the tables' keys.
-asked top --sql --from -2h | grep 'FROM sums\|FROM samples' | grep -qv 'toStartOfHour(time) >= .* AND toStartOfHour(time) <= ' && fail "a question reads whole days"
+asked timeline --focus malloc --sql --from -2h | grep 'FROM sums\|FROM samples' | grep -qv 'toStartOfHour(time) >= .* AND toStartOfHour(time) <= ' && fail "a question reads whole days"
 asked top --by pid 2>/dev/null && fail "processes of a fleet"
 
 echo "== the page over all hosts"
@@ -151,11 +151,12 @@ echo "== sums of all hosts"
 quiet=$one/quiet
 "$offwind" fleet init -q $quiet || fail "another database"
 for table in types stacks names label_sets samples; do clickhouse_ask 1 quiet "INSERT INTO $table SELECT * FROM offwind_all.$table FINAL"; done
-uses_sums() { "$offwind" query "$@" --sql --fleet $quiet --from -2h | grep -q "FROM sums WHERE type = [1-9]"; }
+uses() { local table=$1; shift; "$offwind" query "$@" --sql --fleet $quiet | grep -q "FROM $table WHERE type = [1-9]"; } # TABLE QUESTION…
+uses_sums() { uses sums "$@" --from -2h; }
 sums_of() { "$offwind" query top --json --from -2h --fleet $quiet "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])'; }
 rows=$(clickhouse_ask 1 quiet "SELECT toInt64(sum(n)) FROM samples WHERE type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1)")
 [ "$rows" -gt 0 ] && [ "$(sums_of)" = "$rows" ] || fail "top has $(sums_of) samples, not $rows"
-uses_sums top && uses_sums timeline && uses_sums top --focus '^malloc$' || fail "sums of all hosts are not used"
+uses_sums top && uses_sums timeline --focus '^malloc$' && uses_sums top --focus '^malloc$' || fail "sums of all hosts are not used"
 uses_sums top --label host=host-1 && fail "sums of all hosts are used for one"
 uses_sums top --by comm && fail "sums of all hosts are used for labels"
 one_host=$(clickhouse_ask 1 quiet "SELECT any(host) FROM samples WHERE type = 0")
@@ -170,15 +171,33 @@ for range in "$((hour - 3600)) $((hour + 3600))" "$((hour - 7200)) $middle" "$mi
 	clickhouse_ask 1 quiet "SELECT host, toInt64(sum(n)) AS all FROM samples WHERE type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1) AND time >= toDateTime($from) AND time < toDateTime($to) GROUP BY host ORDER BY host" | tr '\t' ' ' >"$dir/expected"
 	"$offwind" query labels host --type samples --json $within | python3 -c 'import json, sys; [print(r["value"], r["samples"]) for r in sorted(json.load(sys.stdin)["values"], key=lambda r: r["value"])]' >"$dir/of_hosts"
 	diff "$dir/expected" "$dir/of_hosts" || fail "the hosts of $range"
-	"$offwind" query labels host --sql $within | grep -q "FROM host_sums WHERE type = [1-9].* FROM samples WHERE" || fail "sums by hour are not used for $range"
-	"$offwind" query top --label "host=$one_host" --sql $within | grep -q "FROM host_sums WHERE type = [1-9]" || fail "sums by hour are not used for one host in $range"
+	uses host_totals labels host $within || fail "sums of hosts are not used for $range"
+	# The same of one function.
+	of_function="stack IN (SELECT stack FROM stacks_by_frame WHERE frame IN (SELECT frame FROM names WHERE has(functions, 'renamed_function')))"
+	in_range="type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1) AND time >= toDateTime($from) AND time < toDateTime($to)"
+	clickhouse_ask 1 quiet "SELECT host, toInt64(sum(n)) AS all FROM samples WHERE $in_range AND $of_function GROUP BY host ORDER BY host" | tr '\t' ' ' >"$dir/expected"
+	"$offwind" query labels host --focus '^renamed_function$' --type samples --json $within | python3 -c 'import json, sys; [print(r["value"], r["samples"]) for r in sorted(json.load(sys.stdin)["values"], key=lambda r: r["value"])]' >"$dir/of_hosts"
+	diff "$dir/expected" "$dir/of_hosts" || fail "the hosts that run a function in $range"
+	"$offwind" query labels host --focus '^renamed_function$' --sql $within | grep -q "FROM host_sums WHERE type = [1-9].* FROM samples WHERE" || fail "sums by hour are not used for a function of hosts in $range"
+	uses host_sums top --label "host=$one_host" $within || fail "sums by hour are not used for one host in $range"
+	for function in "" '^renamed_function$'; do
+		clickhouse_ask 1 quiet "SELECT toInt64(sum(n)) FROM samples WHERE $in_range${function:+ AND $of_function}" >"$dir/expected"
+		"$offwind" query top --json ${function:+--focus "$function"} $within | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])' >"$dir/top"
+		diff "$dir/expected" "$dir/top" || fail "top of ${function:-all} in $range"
+	done
+	[ $((to - from)) -lt 7200 ] || "$offwind" query top --sql $within | grep -q "FROM hour_sums WHERE type = [1-9].* FROM sums WHERE" || fail "sums by hour are not used for all hosts in $range"
 done
-"$offwind" query labels host --label comm=sqlite3 --sql $within | grep -q "FROM host_sums WHERE type = [1-9]" && fail "sums by hour are used for a label"
+[ "$(sums_of --focus '^renamed_function$')" -gt 0 ] || fail "the function has no samples"
+# Tables that an older offwind made do not have those by hour.
+clickhouse_ask 1 quiet "DROP TABLE hour_sums"
+uses_sums top && [ "$(sums_of)" = "$rows" ] || fail "without sums by hour: $(sums_of) samples, not $rows"
+uses host_totals labels host --label comm=sqlite3 $within && fail "sums of hosts are used for a label"
 # A batch that comes twice is twice in the sums, also when a merge has removed it from the samples.
 clickhouse_ask 1 quiet "INSERT INTO samples SELECT * FROM samples WHERE host = '$one_host'"
 [ "$(sums_of)" = "$rows" ] || fail "batches that came twice: $(sums_of) samples, not $rows"
 uses_sums top && fail "the sums have batches twice, and are used"
-"$offwind" query labels host --sql $within | grep -q "FROM host_sums WHERE type = [1-9]" && fail "the sums by hour have batches twice, and are used"
+uses host_totals labels host $within && fail "the sums of hosts have batches twice, and are used"
+uses host_sums top --label "host=$one_host" $within && fail "the sums by hour have batches twice, and are used"
 clickhouse_ask 1 quiet "OPTIMIZE TABLE samples FINAL"
 [ "$(sums_of)" = "$rows" ] || fail "batches that came twice and were merged: $(sums_of) samples, not $rows"
 uses_sums top && fail "the sums still have batches twice, and are used"
@@ -194,10 +213,13 @@ clickhouse_ask 1 quiet "ALTER TABLE \`.inner.stacks_by_frame\` DELETE WHERE day 
 none_old() { [ "$(n_old stacks)" = 0 ] && [ "$(n_old stacks_by_frame)" = 0 ]; }
 until_or_dead ${ch_pid[1]} none_old || fail "old stacks stay"
 [ "$(n_stacks stacks) $(n_stacks stacks_by_frame)" = "${n_before[*]}" ] || fail "stacks of today are deleted, too"
-# Tables that an older offwind made.
-clickhouse_ask 1 quiet "DROP TABLE sums"
-clickhouse_ask 1 quiet "DROP TABLE host_sums"
-[ "$(sums_of)" = "$rows" ] || fail "without the sums: $(sums_of) samples, not $rows"
+# Nor do still older ones have the others.
+for table in host_totals sums host_sums; do
+	clickhouse_ask 1 quiet "DROP TABLE $table"
+	[ "$(sums_of)" = "$rows" ] || fail "without $table: $(sums_of) samples, not $rows"
+done
+"$offwind" fleet init -q $quiet || fail "tables that are added"
+[ "$(sums_of)" = "$rows" ] || fail "with new sums that have no batch: $(sums_of) samples, not $rows"
 
 echo "== a server that loses its tables gets all stacks and names again"
 clickhouse_kill 1
@@ -248,7 +270,9 @@ if node -e 'require("chdb")' 2>/dev/null; then
 	newer_has labels host --focus '^sqlite3VdbeExec$' && grep -q 'host-1$' "$dir/out" || fail "the hosts of a function on a newer server"
 	newer_has labels comm && newer_has top --by comm && newer_has timeline --by host && newer_has heatmap && newer_has completeness
 	newer_has top --label host=host-1 --base-label host=host-0
-	newer_has labels host --sql && grep -q "FROM host_sums WHERE type = [1-9]" "$dir/out" || fail "sums by hour of a newer server are not used"
+	newer_has labels host --sql && grep -q "FROM host_totals WHERE type = [1-9]" "$dir/out" || fail "sums of hosts of a newer server are not used"
+	newer_has labels host --focus '^sqlite3VdbeExec$' --sql && grep -q "FROM host_sums WHERE type = [1-9]" "$dir/out" || fail "sums by hour and host of a newer server are not used"
+	newer_has top --sql --from -3h && grep -q "FROM hour_sums WHERE type = [1-9]" "$dir/out" || fail "sums by hour of a newer server are not used"
 	for table in stacks stacks_by_frame; do
 		[ "$(ask_newer "SELECT count() > 0 AND min(day) > today() - 2 FROM $table")" = 1 ] || fail "the days of $table of a newer server"
 	done

@@ -182,12 +182,21 @@ static void test_the_smallest_table_is_asked(void)
 		.n_batches = 24, .ends = 7, .times = 1, .n_summed = 24, .has_sums = true
 	};
 
-	CHECK(asks_from(&s, "/api/v1/top?" DAY, "FROM sums WHERE"), "all hosts");
-	CHECK(asks_from(&s, "/api/v1/timeline?" DAY, "FROM sums WHERE"), "all hosts by time");
-	CHECK(asks_from(&s, "/api/v1/labels?key=host&" DAY, "FROM host_sums WHERE"), "by host");
+	CHECK(asks_from(&s, "/api/v1/top?" DAY, "FROM hour_sums WHERE"), "all hosts");
+	CHECK(strstr(s.asked, " UNION ALL SELECT stack, sum(n) AS part_n, sum(value) AS part_value "
+			      "FROM sums WHERE"),
+	      "the rest of a range");
+	CHECK(asks_from(&s, "/api/v1/top?" HALF, "FROM sums WHERE"), "all hosts, not for long");
+	CHECK(asks_from(&s, "/api/v1/timeline?focus=^a$&" DAY, "FROM sums WHERE"),
+	      "all hosts by time");
+	CHECK(asks_from(&s, "/api/v1/timeline?" DAY, "FROM host_totals WHERE"),
+	      "all stacks by time");
+	CHECK(asks_from(&s, "/api/v1/labels?key=host&" DAY, "FROM host_totals WHERE"), "by host");
+	CHECK(asks_from(&s, "/api/v1/labels?key=host&host=a&" HALF, "FROM host_totals WHERE"),
+	      "by host, less than an hour");
 	CHECK(asks_from(&s, "/api/v1/labels?key=host&focus=^a$&" DAY, "FROM host_sums WHERE"),
 	      "hosts of a function");
-	CHECK(asks_from(&s, "/api/v1/top?by=host&" DAY, "FROM host_sums WHERE"), "top by host");
+	CHECK(asks_from(&s, "/api/v1/top?by=host&" DAY, "FROM host_totals WHERE"), "top by host");
 	CHECK(asks_from(&s, "/api/v1/top?host=a&" DAY, "FROM host_sums WHERE"), "one host");
 	CHECK(asks_from(&s, "/api/v1/top?host=a&comm=b&" DAY, "FROM samples WHERE"),
 	      "a host and a label");
@@ -196,10 +205,12 @@ static void test_the_smallest_table_is_asked(void)
 			"(startsWith(vals[indexOf(keys, 'container_id')], '4f') OR "
 			"vals[indexOf(keys, 'container_id')] = '')"),
 	      "a container's id begins so, or there is none");
-	CHECK(asks_from(&s, "/api/v1/timeline?by=host&" DAY, "FROM samples WHERE"),
+	CHECK(asks_from(&s, "/api/v1/timeline?by=host&" DAY, "FROM host_totals WHERE"),
 	      "by host and time");
-	CHECK(asks_from(&s, "/api/v1/labels?key=host&" HALF, "FROM samples WHERE"),
-	      "less than an hour");
+	CHECK(asks_from(&s, "/api/v1/timeline?by=host&focus=^a$&" DAY, "FROM samples WHERE"),
+	      "of some stacks by host and time");
+	CHECK(asks_from(&s, "/api/v1/labels?key=host&focus=^a$&" HALF, "FROM samples WHERE"),
+	      "of some stacks, less than an hour");
 }
 
 static void test_hours_are_whole(void)
@@ -208,7 +219,7 @@ static void test_hours_are_whole(void)
 		.n_batches = 24, .ends = 7, .times = 1, .n_summed = 24, .has_sums = true
 	};
 
-	CHECK(asks_from(&s, "/api/v1/labels?key=host&" PART,
+	CHECK(asks_from(&s, "/api/v1/labels?key=host&focus=^a$&" PART,
 			"FROM host_sums WHERE type = 3854237421 AND hour >= toDateTime(1700003000) "
 			"AND hour <= toDateTime(1700006700)"),
 	      "the hours that begin and end in the range");
