@@ -6,7 +6,7 @@
 # how many these are is printed.
 #   usage: tests/bench/fleet.sh [HISTORY]      HISTORY: of offwind record -F 608 --rotate 10 --history, for 15 minutes or more
 #   HOURS_OF=40: hosts with one hour; DAYS_OF=8: hosts with one day.  1000 and 16, the figures of docs/fleet.md, take 1 GB and 10 minutes of an idle machine
-#   SUMS_OF=1000: hosts that have a day before that, of which only the batches and the sums of all hosts are made: what a question without hosts and labels reads
+#   SUMS_OF=1000: hosts that have a day before that, of which only the batches, the sums of all hosts and the totals of each are made: what a question without hosts and labels reads
 set -u
 . tests/recorder.sh
 . tests/wait.sh
@@ -95,7 +95,7 @@ clickhouse_ask 1 offwind "INSERT INTO names SELECT * FROM remote('127.0.0.1:${ch
 clickhouse_ask 2 offwind "INSERT INTO names SELECT * FROM remote('127.0.0.1:${ch_tcp[1]}', offwind, names)"
 all=$(ask "SELECT count() FROM samples") bytes=$(size "'samples'")
 sums=$(size "'.inner.sums'") of_hosts=$(size "'.inner.host_sums'")
-echo "sums: $sums bytes; sums of hosts: $of_hosts bytes, $(echo "scale=1; $of_hosts * 100 / $bytes" | bc) of 100 of the samples'"
+echo "sums: $sums bytes, by hour $(size "'.inner.hour_sums'"); totals of hosts: $(size "'.inner.host_totals'") bytes; sums of hosts: $of_hosts bytes, $(echo "scale=1; $of_hosts * 100 / $bytes" | bc) of 100 of the samples'"
 echo "$all rows, $(echo "scale=2; $bytes / $all" | bc) bytes a row: $(echo "scale=1; $per_slot * 288 * $bytes / $all / 1000000" | bc) MB a host-day"
 hour="--from $(date -u -d @$start +%FT%TZ) --to $(date -u -d @$((start + 3600)) +%FT%TZ)"
 day="--from $(date -u -d @$start +%FT%TZ) --to $(date -u -d @$((start + 86400)) +%FT%TZ)"
@@ -110,14 +110,22 @@ timed() { # NAME COMMAND…
 	echo "$name: $best s; $((($(cpu_ms) - before) / 3)) ms of the servers' CPU time"
 }
 rows_of() { ask "SELECT count() FROM samples WHERE $cpu AND time >= toDateTime($start) AND time < toDateTime($((start + $1)))"; }
-function=$("$offwind" query top --fleet $one $hour -n 20 --json | python3 -c 'import json, re, sys; print(next(r["function"] for r in json.load(sys.stdin)["rows"] if re.fullmatch(r"\w+", r["function"])))')
+# A function that takes most of the time, and one that most stacks have.
+named() { "$offwind" query top --sort $1 --fleet $one $hour -n 20 --json | python3 -c 'import json, re, sys; print(next(r["function"] for r in json.load(sys.stdin)["rows"] if re.fullmatch(r"\w+", r["function"])))'; }
+function=$(named self) wide=$(named total)
 echo "an hour: $(rows_of 3600) rows of $hours_of hosts; a day: $(rows_of 86400) rows"
+# What else runs on the machine makes all times longer, this one, too.
+timed "a column of the sums of hosts, to compare with" curl -s "127.0.0.1:${ch_http[1]}/?database=offwind_all" --data-binary "SELECT sum(n) FROM host_sums"
 timed "top of an hour" "$offwind" query top --fleet $one $hour
 timed "top of an hour by host" "$offwind" query top --by host --fleet $one $hour
 timed "flame graph of an hour" "$offwind" query flamegraph --fleet $one $hour -o "$dir/out.html"
-timed "which hosts run $function in a day" "$offwind" query labels host --focus "^$function\$" --fleet $one $day
-timed "top of one function in a day" "$offwind" query top --focus "^$function\$" --fleet $one $day
-timed "timeline of one function in a day" "$offwind" query timeline --focus "^$function\$" --fleet $one $day
+timed "timeline of an hour by host" "$offwind" query timeline --by host --fleet $one $hour
+for name in $function $wide; do
+	timed "which hosts run $name in an hour" "$offwind" query labels host --focus "^$name\$" --fleet $one $hour
+	timed "which hosts run $name in a day" "$offwind" query labels host --focus "^$name\$" --fleet $one $day
+	timed "top of $name in a day" "$offwind" query top --focus "^$name\$" --fleet $one $day
+	timed "timeline of $name in a day" "$offwind" query timeline --focus "^$name\$" --fleet $one $day
+done
 
 # A day of many hosts, without their samples.
 day_before=$((start - 86400))
@@ -125,10 +133,15 @@ for server in 1 2; do
 	each=$((sums_of / 2)) with=$((sums_of / 2 * share / 1000 + 1))
 	clickhouse_ask $server offwind "INSERT INTO samples SELECT toUInt32(0), toDateTime($day_before + intDiv(number, $each) * 300), concat('sums$server-', toString(number % $each), '.example.com'), toUInt64(0), toUInt64(0), number % $each, toUInt64(300), toInt64($day_before + intDiv(number, $each) * 300 + 300) * 1000000000 FROM (SELECT number FROM system.numbers LIMIT $((each * 288)))"
 	clickhouse_ask $server offwind "INSERT INTO \`.inner.sums\` SELECT type, toDateTime(slot) AS time, stack, n * $with + intHash64(stack + slot) % 64 AS n, value * $with AS value, toUInt64(0) AS rows FROM pool CROSS JOIN (SELECT $day_before + number * 300 AS slot FROM system.numbers LIMIT 288) SETTINGS max_block_size = 2048, max_threads = 1"
+	clickhouse_ask $server offwind "INSERT INTO \`.inner.hour_sums\` SELECT type, toStartOfHour(time) AS hour, stack, sum(n) AS n, sum(value) AS value, toUInt64(0) AS rows FROM sums WHERE type != 0 AND time >= toDateTime($day_before) AND time < toDateTime($start) GROUP BY type, hour, stack"
+	clickhouse_ask $server offwind "INSERT INTO \`.inner.host_totals\` SELECT type, toDateTime($day_before + i % 288 * 300) AS time, concat('sums$server-', toString(intDiv(i, 288)), '.example.com') AS host, n, value, toUInt64(0) AS rows FROM (SELECT type, intDiv(sum(n), 2) AS n, intDiv(sum(value), 2) AS value FROM pool GROUP BY type) CROSS JOIN (SELECT number AS i FROM system.numbers LIMIT $((each * 288)))"
 done
 both "DROP TABLE pool"
 day="--from $(date -u -d @$day_before +%FT%TZ) --to $(date -u -d @$start +%FT%TZ)"
 echo "a day of $sums_of hosts: $(ask "SELECT count() FROM samples WHERE type = 0 AND time >= toDateTime($day_before) AND time < toDateTime($start)") batches, $(ask "SELECT count() FROM sums WHERE $cpu AND time >= toDateTime($day_before) AND time < toDateTime($start)") rows of sums"
-timed "top of one function in that day" "$offwind" query top --focus "^$function\$" --fleet $one $day
-timed "timeline of one function in that day" "$offwind" query timeline --focus "^$function\$" --fleet $one $day
+for name in $function $wide; do
+	timed "top of $name in that day" "$offwind" query top --focus "^$name\$" --fleet $one $day
+	timed "timeline of $name in that day" "$offwind" query timeline --focus "^$name\$" --fleet $one $day
+done
+timed "top of that day by host" "$offwind" query top --by host --fleet $one $day
 timed "flame graph of that day" "$offwind" query flamegraph --fleet $one $day -o "$dir/out.html"
