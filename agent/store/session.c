@@ -254,7 +254,7 @@ bool session_is_stale(int64_t used)
 {
 	int64_t now = time(NULL);
 
-	return used > now || now - used >= MARK_SECONDS;
+	return used > now || used <= now - MARK_SECONDS;
 }
 
 void session_remember(struct store *s, enum statement what, int64_t row, const char *path)
