@@ -12,7 +12,7 @@ offwind=$PWD/$BUILD/offwind
 [ -n "${BUILD_ONLY:-}" ] || "$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
 dir=$(mktemp -d)
 pids=()
-trap 'kill -9 "${pids[@]}" $(cat "$dir"/children 2>/dev/null) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'kill -9 "${pids[@]}" ${recorder:-} $(cat "$dir"/children 2>/dev/null) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
 build() { # DIRECTORY: build the programs in it
 	local sources=(tests/live/stacks.c -std=c17 -D_GNU_SOURCE -O1 -fno-optimize-sibling-calls)
 	gcc "${sources[@]}" -o "$1/dynamic" -ldl -lpthread &&
@@ -65,24 +65,27 @@ run static_pie depth 50 992 static_pie
 run static thread 50 992 static_thread
 run dynamic churn 0 0 churn "$dir/library.so"
 
-"$offwind" record -F 997 -m 64M --stack-max 1M -o "$dir/a.owc" --raw -p "$(IFS=,; echo "${pids[*]}")" --stats "$dir/stats" 2>"$dir/log" &
-recorder=$!
-pids+=($recorder)
-until_or_dead $recorder test -s "$dir/a.owc" || { cat "$dir/log"; exit 1; }
-for pid in "${pids[@]}"; do
-	[ "$pid" = $recorder ] && continue
-	kill -CONT -- -$pid
-	# Wait until it has used 0.06 s of CPU time, however busy the machine is.
-	all() { cat /proc/$pid/task/*/stat $(for c in $(pgrep -P $pid); do echo /proc/$c/stat; done) 2>/dev/null | sed 's/.*) //' | awk '{ n += $12 } END { print n + 0 }'; }
-	before=$(all)
-	worked() { [ $(($(all) - before)) -ge 6 ]; }
-	until_or_dead $pid worked || exit 1
-	kill -STOP -- -$pid
-done
-kill -INT $recorder
-wait $recorder || { cat "$dir/log"; exit 1; }
-"$offwind" unwind -q --format text --no-inline --max-frames 8192 -o "$dir/text" "$dir/a.owc" || exit 1
-python3 - "$dir/text" <<'PY'
+record() { # TICKS: that each program works for, in hundredths of a second of CPU time, however busy the machine is
+	local pid before
+	"$offwind" record -F 997 -m 64M --stack-max 1M -o "$dir/a.owc" --raw -p "$(IFS=,; echo "${pids[*]}")" --stats "$dir/stats" 2>"$dir/log" &
+	recorder=$!
+	until_or_dead $recorder test -s "$dir/a.owc" || { cat "$dir/log"; exit 1; }
+	for pid in "${pids[@]}"; do
+		kill -CONT -- -$pid
+		all() { cat /proc/$pid/task/*/stat $(for c in $(pgrep -P $pid); do echo /proc/$c/stat; done) 2>/dev/null | sed 's/.*) //' | awk '{ n += $12 } END { print n + 0 }'; }
+		before=$(all)
+		worked() { [ $(($(all) - before)) -ge $1 ]; }
+		until_or_dead $pid worked "$1" || exit 1
+		kill -STOP -- -$pid
+	done
+	kill -INT $recorder
+	wait $recorder || { cat "$dir/log"; exit 1; }
+	recorder=
+	"$offwind" unwind -q --format text --no-inline --max-frames 8192 -o "$dir/text" "$dir/a.owc" || exit 1
+}
+
+judge() {
+	python3 - "$dir/text" <<'PY'
 import re, sys, collections
 # thread's name: function, number of its frames, caller of the first one; stop
 want = {
@@ -138,3 +141,13 @@ for name in [*want, 'churn']:
         failed = True
 sys.exit(failed)
 PY
+}
+# One wrong sample of few is more than one in a hundred; a second recording has five times as many.
+for ticks in 6 30; do
+	rm -f "$dir/a.owc"
+	record $ticks
+	judge >"$dir/judged" && break
+done
+rc=$?
+cat "$dir/judged"
+exit $rc
