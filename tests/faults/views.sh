@@ -49,10 +49,18 @@ wait_for() { # PID: wait until it runs the
 	done
 	fail "process $1 does not start"
 }
-record() { # PROFILE STORE
-	OFFWIND_DB=$2 timeout 200 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d 2 -o "$1" > log 2>&1 || fail "record: $(cat log)"
+record() { # PROFILE STORE: longer on a busy machine, until all processes have samples
+	local seconds
+	for seconds in 2 8 32; do
+		OFFWIND_DB=$2 timeout 200 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d $seconds -o "$1" > log 2>&1 || fail "record: $(cat log)"
+		all_sampled "$1" && break
+	done
 }
 names() { "$BUILD/offwind" report -f folded --pid "$2" "$1"; }
+all_sampled() { # PROFILE
+	local p
+	for p in "${started[@]}"; do [ -n "$(names "$1" "$p")" ] || return; done
+}
 has() { case $(names "$1" "$2") in *"$3"*) ;; *) fail "$4: $(names "$1" "$2")" ;; esac; }
 hasnt() { case $(names "$1" "$2") in "") fail "$2 was not sampled" ;; *_leaf*) fail "$3: $(names "$1" "$2")" ;; esac; }
 
