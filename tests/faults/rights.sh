@@ -88,8 +88,15 @@ start roots 0 "umask 077; cp $work/secret.map /tmp/perf-\$\$.map; exec $work/jit
 # No other user's file gives names to a process.
 start foreign 0 "setpriv --reuid 65534 --clear-groups cp $work/own.map /tmp/perf-\$\$.map; exec $work/jit"
 ready
-timeout 200 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d 3 -o p.pb.gz > record.log 2>&1 || fail "record: $(cat record.log)"
 names() { "$BUILD/offwind" report -f folded --pid "$1" p.pb.gz; }
+all_sampled() {
+	local p
+	for p in "${started[@]}"; do [ -n "$(names "$p")" ] || return; done
+}
+for seconds in 3 12 48; do # until all processes have samples, on a busy machine, too
+	timeout 200 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d $seconds -o p.pb.gz > record.log 2>&1 || fail "record: $(cat record.log)"
+	all_sampled && break
+done
 for name in bound linked hard fifo device dump foreign; do
 	n=$(names "${!name}")
 	[ -n "$n" ] || fail "$name was not sampled"
