@@ -162,15 +162,17 @@ static int churn(const char *self, int count)
 	return 0;
 }
 
-/* A process, its child and its grandchild; each works for a while. */
+/* A process, its child and its grandchild; each works for a while once it has read a byte, or the end. */
 static int tree(int levels, uint64_t us)
 {
 	pid_t pid = levels ? fork() : 0;
+	char byte;
 
 	if (pid < 0)
 		return 1;
 	if (levels && !pid)
 		return tree(levels - 1, us);
+	(void)!read(STDIN_FILENO, &byte, 1);
 	burn(us);
 	return levels ? waitpid(pid, NULL, 0) != pid : 0;
 }
