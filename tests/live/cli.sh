@@ -54,8 +54,12 @@ sh -c 'while :; do :; done' &
 busy=$!
 [ "$(rate -d 0.5 -a -o "$dir/x.pb.gz")" = 99 ] || fail "the system has 99 Hz"
 kill $busy
-most=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
-[ "$(rate -F max -o "$dir/x.pb.gz" -- true)" = $((most < 50000 ? most : 50000)) ] || fail "-F max"
+for _ in 1 2 3 4 5; do # the kernel may lower it at any time
+	most=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
+	got=$(rate -F max -o "$dir/x.pb.gz" -- true)
+	[ "$most" != "$(cat /proc/sys/kernel/perf_event_max_sample_rate)" ] || break
+done
+[ "$got" = $((most < 50000 ? most : 50000)) ] || fail "-F max: $got of $most"
 
 echo "== standard streams that are closed"
 # What the program opens must not take their numbers: messages would go there.
@@ -67,6 +71,7 @@ done
 [ $? = 1 ] && grep -q 'standard output: cannot be written: Bad file descriptor' "$dir/log" || fail "a report without standard output: $(cat "$dir/log")"
 
 echo "== what was waited for, not how"
+year=$(date +%Y)
 "$offwind" record -q --off-cpu -o "$dir/wait.pb.gz" -- sh -c 'sleep 0.3; sleep 0.3' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 row() { "$offwind" report -n 1 "$@" "$dir/wait.pb.gz" | sed -n '/FUNCTION/{n;s/.* //p}'; }
 row | grep -qE '^(do_nanosleep|hrtimer_nanosleep|do_wait)' || fail "the first row is $(row)"
@@ -75,7 +80,7 @@ row --all-frames | grep -q '^__schedule$' || fail "--all-frames begins with $(ro
 echo "== what a profile says of its recording"
 "$offwind" report "$dir/wait.pb.gz" >"$dir/text"
 grep -q '^# command: offwind record -q --off-cpu .*sleep 0.3$' "$dir/text" && grep -q '^# event: cpu-clock, 997 samples a second' "$dir/text" &&
-	grep -q "^# begun: $(date +%Y)-" "$dir/text" || fail "$(cat "$dir/text")"
+	grep -qE "^# begun: ($year|$(date +%Y))-" "$dir/text" || fail "$(cat "$dir/text")"
 "$offwind" record -q -F 999 -o "$dir/x.owc" -- sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done' 2>"$dir/log" || fail "-o x.owc: $(cat "$dir/log")"
 "$offwind" report "$dir/x.owc" | grep -q '^# command: offwind record -q -F 999 ' || fail "a capture file does not have the command line"
 
