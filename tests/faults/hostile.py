@@ -51,6 +51,7 @@ def judge_honest(found):
 class Result:
     def __init__(self, name):
         self.is_full = False  # its only fault is that the ring was full
+        self.is_few = False  # its only fault is a share of the honest program's samples, of which there are few
         self.name, self.faults, self.honest, self.lost, self.ring, self.cpu, self.memory, self.after, self.code = name, [], 0, 0.0, 0, 0.0, 0, 0.0, None
 
     def fault(self, what):
@@ -157,6 +158,7 @@ def judge(result, cases, seconds, pid, profile, stats, said):
     if wrong:
         result.fault('%d wrong stacks of the honest program, as %s' % (sum(n for n, _ in wrong), wrong[0][1]))
     if whole < 0.95 * right:
+        result.is_few = not result.faults and right < SAMPLES
         result.fault('%d of %d stacks of the honest program are whole' % (whole, right))
 
 
@@ -173,6 +175,8 @@ def attempt(name, cases):
         # ring in which there is room until the recorder gets a CPU.
         if result.is_full and not more and not FULL:
             more = ('--ring', '64M')
+            continue
+        if result.is_few:
             continue
         if result.faults or result.honest >= SAMPLES:
             return result
