@@ -16,7 +16,9 @@
 
 #define FILES_MAX 1024u
 #define HOLD_NS	  UINT64_C(3000000000) /* for this time a deleted file still occupies disk space */
-#define SWEEP_NS  UINT64_C(1000000000)
+#define KEEP_NS \
+	UINT64_C(60000000000) /* the same for a file of the root file system that is not deleted */
+#define SWEEP_NS UINT64_C(1000000000)
 
 struct known {
 	uint32_t major, minor;
@@ -219,12 +221,30 @@ int live_file_ids_open(const struct live_file_ids *ids, uint32_t major, uint32_t
 	return 0;
 }
 
+/*
+ * Return whether a file that is mapped no more may stay open: nobody waits for its disk space, and nobody unmounts its file
+ * system. To open it again would take a thread each time (places_mapped_link).
+ */
+static bool may_stay(const struct known *k, const struct stat *root, uint64_t now_ns)
+{
+	struct stat st;
+
+	return k->used_ns + KEEP_NS >= now_ns && !fstat(k->fd, &st) && st.st_nlink &&
+	       st.st_dev == root->st_dev;
+}
+
 void live_file_ids_sweep(struct live_file_ids *ids, uint64_t now_ns)
 {
+	struct stat root = { .st_dev = 0 };
+
 	if (now_ns < ids->swept_ns + SWEEP_NS)
 		return;
 	ids->swept_ns = now_ns;
-	for (size_t i = 0; i < ids->n; i++)
-		if (ids->known[i].used_ns + HOLD_NS < now_ns)
-			let_go(&ids->known[i]);
+	(void)stat("/", &root);
+	for (size_t i = 0; i < ids->n; i++) {
+		struct known *k = &ids->known[i];
+
+		if (k->fd >= 0 && k->used_ns + HOLD_NS < now_ns && !may_stay(k, &root, now_ns))
+			let_go(k);
+	}
 }

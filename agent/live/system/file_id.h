@@ -3,7 +3,8 @@
  *
  * A file is read when its mapping is reported. Its build-id is then cached by device, inode and
  * generation. A file that is changed in place keeps these three. So a cached file is held open for
- * some seconds, and each time it is mapped again, its change time is compared.
+ * some seconds (one of the root file system for a minute, unless it is deleted), and each time it is mapped again, its
+ * change time is compared.
  */
 #ifndef AGENT_LIVE_SYSTEM_FILE_ID_H
 #define AGENT_LIVE_SYSTEM_FILE_ID_H
