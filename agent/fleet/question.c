@@ -167,7 +167,7 @@ static bool can_answer(enum query_table table, const struct query_sums *asked)
 	return true;
 }
 
-/* Find the smallest table that has what is asked for, with the batches of the range. */
+/* Find the smallest table that has what is asked for, with these batches. */
 static int find_table(struct fleet *f, const struct query_sums *asked,
 		      const struct batches *batches, enum query_table *out)
 {
@@ -182,6 +182,39 @@ static int find_table(struct fleet *f, const struct query_sums *asked,
 			break;
 	}
 	*out = table;
+	return err;
+}
+
+/* Return whether a table of sums can answer, if it has the batches. */
+static bool can_be_summed(const struct query_sums *asked)
+{
+	enum query_table table = QUERY_HOST_TOTALS;
+
+	while (table < QUERY_SAMPLES && !can_answer(table, asked))
+		table++;
+	return table < QUERY_SAMPLES;
+}
+
+/* Find the batches of the range, and the table that is asked. */
+static int find_source(struct fleet *f, struct query_sums *asked, struct batches *batches)
+{
+	const struct api_range range = { asked->range.from_ns, asked->range.to_ns };
+	bool look = can_be_summed(asked);
+	int err = find_batches(f, asked->reply, &range, batches);
+
+	asked->table = QUERY_SAMPLES;
+	/* A batch that arrives meanwhile is in the sums, and not in the batches: look once more if there are others now. */
+	for (int again = 0; look && !err && batches->n && !batches->twice && again < 3; again++) {
+		uint64_t n = batches->n;
+
+		err = find_table(f, asked, batches, &asked->table);
+		if (err || asked->table != QUERY_SAMPLES)
+			return err;
+		err = find_batches(f, asked->reply, &range, batches);
+		look = batches->n != n;
+	}
+	if (batches->twice)
+		asked->table = QUERY_MERGED;
 	return err;
 }
 
@@ -200,7 +233,6 @@ static int slot(void *ctx, struct http_reply *reply, const struct api_range *ran
 static int prepare(struct fleet *f, struct query_sums *asked, struct fleet_type *type,
 		   struct batches *batches)
 {
-	const struct api_range range = { asked->range.from_ns, asked->range.to_ns };
 	const char *key = asked->key;
 	int err;
 
@@ -208,10 +240,7 @@ static int prepare(struct fleet *f, struct query_sums *asked, struct fleet_type 
 		return condition_no_processes(asked->reply, key);
 	err = find_type(f, asked->request, asked->reply, type);
 	if (!err)
-		err = find_batches(f, asked->reply, &range, batches);
-	asked->table = batches->twice ? QUERY_MERGED : QUERY_SAMPLES;
-	if (!err && batches->n && !batches->twice)
-		err = find_table(f, asked, batches, &asked->table);
+		err = find_source(f, asked, batches);
 	asked->type = type->id;
 	asked->counted = type->counted;
 	asked->n_rows = f->n_rows;
