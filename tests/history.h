@@ -3,7 +3,7 @@
 #define TESTS_HISTORY_H
 
 #include "agent/history/history.h"
-#include "agent/history/history_nodes.h"
+#include "agent/history/history_internal.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>
@@ -316,26 +316,89 @@ static inline void db_pack_nodes(sqlite3 *db)
 		abort();
 }
 
-/* Run statements on a connection of their own, which has a table nodes that can be changed, too. */
+/* Give a connection a temporary table frames with the frames of all pages. */
+static inline void db_unpack_frames(sqlite3 *db)
+{
+	struct history_page_frame frames[FRAMES_IN_PAGE];
+	sqlite3_stmt *pages, *insert;
+
+	if (sqlite3_exec(db,
+			 "CREATE TEMP TABLE frames (id INTEGER PRIMARY KEY, module INTEGER, address"
+			 " INTEGER, variant INTEGER, lines BLOB)",
+			 NULL, NULL, NULL) != SQLITE_OK ||
+	    sqlite3_prepare_v2(db, "INSERT INTO temp.frames VALUES (?1, ?2, ?3, ?4, ?5)", -1,
+			       &insert, NULL) != SQLITE_OK ||
+	    sqlite3_prepare_v2(db, "SELECT id, frames FROM main.frame_pages", -1, &pages, NULL) !=
+		    SQLITE_OK)
+		abort();
+	while (sqlite3_step(pages) == SQLITE_ROW) {
+		size_t n;
+
+		(void)history_unpack_frames(sqlite3_column_blob(pages, 1),
+					    (size_t)sqlite3_column_bytes(pages, 1), frames, &n);
+		for (size_t i = 0; i < n; i++) {
+			const struct history_page_frame *f = &frames[i];
+
+			if (!f->there)
+				continue;
+			db_bind_numbers(
+				insert,
+				(const int64_t[]){ sqlite3_column_int64(pages, 0) * FRAMES_IN_PAGE +
+							   (int64_t)i + 1,
+						   f->key.module, (int64_t)f->key.address,
+						   f->key.variant },
+				4);
+			db_bind_bytes(insert, 5, f->lines.pos, (size_t)uw_bytes_left(&f->lines));
+			(void)sqlite3_step(insert);
+			(void)sqlite3_reset(insert);
+		}
+	}
+	(void)sqlite3_finalize(pages);
+	(void)sqlite3_finalize(insert);
+}
+
+/* Write what that table has into pages again. */
+static inline void db_pack_frames(sqlite3 *db)
+{
+	if (history_prepare_upgrade(db) != SQLITE_OK ||
+	    sqlite3_exec(db,
+			 "DELETE FROM main.frame_pages; INSERT INTO main.frame_pages SELECT (id -"
+			 " 1) / 64, frame_page(id, module, address, variant, lines) FROM"
+			 " temp.frames GROUP BY 1",
+			 NULL, NULL, NULL) != SQLITE_OK)
+		abort();
+}
+
+/* Return whether SQL is about frames, and not about their pages. */
+static inline bool db_has_frames(const char *text)
+{
+	return strstr(text, "frames") && !strstr(text, "frame_pages");
+}
+
+/* Run statements on a connection of their own, which has tables nodes and frames that can be changed, too. */
 static inline int db_sql(const char *text)
 {
-	const bool nodes = strstr(text, "nodes");
+	const bool nodes = strstr(text, "nodes"), frames = db_has_frames(text);
 	sqlite3 *db;
 	int rc = sqlite3_open(db_name, &db);
 
 	if (rc == SQLITE_OK && nodes)
 		db_unpack_nodes(db);
+	if (rc == SQLITE_OK && frames)
+		db_unpack_frames(db);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_exec(db, text, NULL, NULL, NULL);
 	if (rc != SQLITE_OK)
 		(void)printf("%s: %s\n", text, sqlite3_errmsg(db));
 	if (rc == SQLITE_OK && nodes)
 		db_pack_nodes(db);
+	if (rc == SQLITE_OK && frames)
+		db_pack_frames(db);
 	sqlite3_close(db);
 	return rc;
 }
 
-/* Return the number that a query gives, which may be about nodes. */
+/* Return the number that a query gives, which may be about nodes and frames. */
 static inline int64_t db_count(const char *text)
 {
 	sqlite3 *db;
@@ -344,6 +407,8 @@ static inline int64_t db_count(const char *text)
 	if (sqlite3_open(db_name, &db) == SQLITE_OK) {
 		if (strstr(text, "nodes"))
 			db_unpack_nodes(db);
+		if (db_has_frames(text))
+			db_unpack_frames(db);
 		n = db_number(db, text);
 	}
 	sqlite3_close(db);

@@ -27,6 +27,9 @@ const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 #define TEXT_OF(x) #x
 #define TEXT(x)	   TEXT_OF(x)
 
+/* Pages that nodes can refer to, by ids of 32 bits; others are damage. */
+#define FRAME_PAGES "id BETWEEN 0 AND 0x3ffffff"
+
 static const char *const sql[HISTORY_STATEMENTS] = {
 	[FIND_MODULE] = "SELECT id, start, \"limit\" FROM modules WHERE path = ?1"
 			" AND build_id = ?2 AND off = ?3",
@@ -37,11 +40,13 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 			  " AND start_line = ?3 AND system_name = ?4 AND placed = ?5",
 	[ADD_FUNCTION] = "INSERT INTO functions (name, file, start_line, system_name, placed,"
 			 " hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-	[FIND_FRAME] = "SELECT id, lines FROM frames WHERE module = ?1 AND address = ?2 AND"
-		       " variant = ?3",
-	[ADD_FRAME] = "INSERT INTO frames (module, address, variant, lines)"
-		      " VALUES (?1, ?2, ?3, ?4)",
-	[NAME_FRAME] = "UPDATE frames SET lines = ?2 WHERE id = ?1",
+	[FIND_FRAMES] =
+		"SELECT frame FROM frame_index WHERE hash = ?1 ORDER BY frame DESC LIMIT ?2",
+	[INDEX_FRAME] = "INSERT OR IGNORE INTO frame_index (hash, frame) VALUES (?1, ?2)",
+	[UNINDEX_FRAME] = "DELETE FROM frame_index WHERE hash = ?1 AND frame = ?2",
+	[LAST_FRAME_PAGE] = "SELECT coalesce(max(id), -1) FROM frame_pages WHERE " FRAME_PAGES,
+	[WRITE_FRAMES] = "INSERT OR REPLACE INTO frame_pages (id, frames) VALUES (?1, ?2)",
+	[DELETE_FRAMES] = "DELETE FROM frame_pages WHERE id = ?1",
 	[LAST_NODE_PAGE] = "SELECT coalesce(max(id), -1) FROM node_pages",
 	[WRITE_NODES] = "INSERT OR REPLACE INTO node_pages (id, nodes) VALUES (?1, ?2)",
 	[DELETE_NODES] = "DELETE FROM node_pages WHERE id = ?1",
@@ -59,16 +64,14 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples, id FROM windows"
 			 " WHERE end_ns > ?1 AND start_ns < ?2 ORDER BY end_ns",
 	[READ_NODES] = "SELECT nodes FROM node_pages WHERE id = ?1",
-	[READ_FRAMES] = "SELECT id, module, address, lines FROM frames WHERE id BETWEEN ?1"
-			" AND ?2",
+	[READ_FRAMES] = "SELECT frames FROM frame_pages WHERE id = ?1",
+	[READ_ALL_FRAMES] = "SELECT id, frames FROM frame_pages WHERE " FRAME_PAGES " ORDER BY id",
 	[READ_MODULE] = "SELECT path, build_id, off, start, \"limit\" FROM modules WHERE id = ?1",
 	[READ_FUNCTIONS] = "SELECT id, name, iif(system_name = '', name, system_name), file,"
 			   " start_line, placed FROM functions WHERE id BETWEEN ?1 AND ?2",
 	/* Files whose addresses have lasting names (history_write.c). */
 	[READ_FILES] = "SELECT id, path, build_id, off, start, \"limit\" FROM modules WHERE"
 		       " build_id <> '' AND path NOT LIKE '[%' ORDER BY build_id, path, off",
-	[READ_ADDRESSES] = "SELECT id, address FROM frames WHERE module = ?1 AND variant = 0"
-			   " ORDER BY address",
 	[READ_LABELS] = "SELECT key, value, type FROM json_each((SELECT labels FROM labels"
 			" WHERE id = ?1))",
 	[READ_TYPE] = "SELECT id, type, unit FROM types WHERE type = ?1 OR (?1 IS NULL AND"
@@ -119,11 +122,9 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[SWEEP_WINDOWS] = "SELECT id, samples FROM windows WHERE id > ?1 ORDER BY id",
 	[SWEEP_NODES] = "SELECT id, nodes FROM node_pages WHERE id > ?1 ORDER BY id LIMIT 1",
 	[SWEEP_NEW_NODES] = "SELECT id, nodes FROM node_pages WHERE id >= ?1",
-	[SWEEP_FRAMES] = "SELECT id, module, lines FROM frames",
 	[SWEEP_MODULES] = "SELECT id FROM modules",
 	[SWEEP_FUNCTIONS] = "SELECT id FROM functions",
 	[SWEEP_LABELS] = "SELECT id FROM labels",
-	[SWEEP_FRAME] = "DELETE FROM frames WHERE id = ?1",
 	[SWEEP_MODULE] = "DELETE FROM modules WHERE id = ?1",
 	[SWEEP_FUNCTION] = "DELETE FROM functions WHERE id = ?1",
 	[SWEEP_LABEL] = "DELETE FROM labels WHERE id = ?1",

@@ -92,32 +92,90 @@ static int mark(struct marking *m, uint64_t from_ns, uint64_t to_ns)
 	return err == -ENOENT ? 0 : err;
 }
 
-/* Read the frames of one module. marked NULL: all. */
-static int read_frames(struct history *h, int64_t id, struct history_address *a,
-		       const struct marking *marked, history_address_fn fn, void *ctx)
+/* ---- in their order -------------------------------------------------------------------------- */
+
+struct placed {
+	int64_t module;
+	uint64_t address;
+};
+
+struct placed_frames {
+	struct placed *frames;
+	size_t n, room;
+};
+
+static int compare_places(const void *a, const void *b) /* for qsort */
 {
+	const struct placed *x = a, *y = b;
+
+	return x->module != y->module ? (x->module > y->module) - (x->module < y->module)
+				      : (x->address > y->address) - (x->address < y->address);
+}
+
+/* Read the frames whose names follow from their files, sorted. marked NULL: all. */
+static int read_frames(struct history *h, const struct marking *marked, struct placed_frames *out)
+{
+	struct history_page_frame frames[FRAMES_IN_PAGE];
 	int err;
-	sqlite3_stmt *stmt = history_statement(h, READ_ADDRESSES, &err);
+	sqlite3_stmt *stmt = history_statement(h, READ_ALL_FRAMES, &err);
 
 	if (!stmt)
 		return err;
-	(void)sqlite3_bind_int64(stmt, 1, id);
 	while ((err = db_step(stmt)) == 1) {
-		int64_t frame = sqlite3_column_int64(stmt, 0);
+		const int64_t page = sqlite3_column_int64(stmt, 0);
+		size_t n;
 
-		err = 0;
-		a->address = (uint64_t)sqlite3_column_int64(stmt, 1);
-		if (!marked || is_marked(marked, frame))
-			err = fn(ctx, a);
+		(void)history_unpack_frames(sqlite3_column_blob(stmt, 1),
+					    (size_t)sqlite3_column_bytes(stmt, 1), frames, &n);
+		err = array_reserve(out->frames, out->n + n, out->room);
+		for (size_t i = 0; i < n && !err; i++)
+			if (frames[i].there && !frames[i].key.variant &&
+			    (!marked || is_marked(marked, page * FRAMES_IN_PAGE + (int64_t)i + 1)))
+				out->frames[out->n++] = (struct placed){ frames[i].key.module,
+									 frames[i].key.address };
 		if (err)
 			break;
 	}
 	db_release(stmt);
+	if (!err && out->n)
+		qsort(out->frames, out->n, sizeof(*out->frames), compare_places);
 	return err;
 }
 
-static int read_modules(struct history *h, const struct marking *marked, history_address_fn fn,
-			void *ctx)
+/* Return the place of the first frame of a module, or where it would be. */
+static size_t first_of(const struct placed_frames *frames, int64_t module)
+{
+	size_t from = 0, to = frames->n;
+
+	while (from < to) {
+		const size_t middle = from + (to - from) / 2;
+
+		if (frames->frames[middle].module < module)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+static int give_module(const struct placed_frames *frames, int64_t module,
+		       struct history_address *a, history_address_fn fn, void *ctx)
+{
+	int err = 0;
+
+	for (size_t i = first_of(frames, module);
+	     i < frames->n && frames->frames[i].module == module && !err; i++) {
+		a->address = frames->frames[i].address;
+		/* One that was stored again is given once. */
+		if (i && !compare_places(&frames->frames[i], &frames->frames[i - 1]))
+			continue;
+		err = fn(ctx, a);
+	}
+	return err;
+}
+
+static int read_modules(struct history *h, const struct placed_frames *frames,
+			history_address_fn fn, void *ctx)
 {
 	int err;
 	sqlite3_stmt *stmt = history_statement(h, READ_FILES, &err);
@@ -134,7 +192,7 @@ static int read_modules(struct history *h, const struct marking *marked, history
 		};
 
 		err = a.path && a.build_id
-			      ? read_frames(h, sqlite3_column_int64(stmt, 0), &a, marked, fn, ctx)
+			      ? give_module(frames, sqlite3_column_int64(stmt, 0), &a, fn, ctx)
 			      : -ENOMEM;
 		if (err)
 			break;
@@ -148,16 +206,20 @@ int history_addresses(struct history *h, uint64_t from_ns, uint64_t to_ns, histo
 {
 	const bool all = !from_ns && to_ns == UINT64_MAX;
 	struct marking m = { .h = h };
+	struct placed_frames frames = { .n = 0 };
 	int err = all ? 0 : mark(&m, from_ns, to_ns);
 
 	if (!err)
 		err = db_exec(h->db, "BEGIN");
 	if (!err) {
-		err = read_modules(h, all ? NULL : &m, fn, ctx);
+		err = read_frames(h, all ? NULL : &m, &frames);
+		if (!err)
+			err = read_modules(h, &frames, fn, ctx);
 		(void)db_exec(h->db, "COMMIT");
 	}
 	(void)history_failed(h, "be read", err);
 	free(m.nodes);
 	free(m.frames);
+	free(frames.frames);
 	return err;
 }

@@ -3,6 +3,7 @@
 #define AGENT_HISTORY_HISTORY_INTERNAL_H
 
 #include "agent/history/history.h"
+#include "agent/history/history_frames.h"
 #include "agent/history/history_nodes.h"
 #include "agent/history/history_rows.h"
 #include "agent/history/samples.h"
@@ -23,9 +24,12 @@ enum history_statement {
 	WIDEN_MODULE,
 	FIND_FUNCTION,
 	ADD_FUNCTION,
-	FIND_FRAME,
-	ADD_FRAME,
-	NAME_FRAME,
+	FIND_FRAMES,
+	INDEX_FRAME,
+	UNINDEX_FRAME,
+	LAST_FRAME_PAGE,
+	WRITE_FRAMES,
+	DELETE_FRAMES,
 	LAST_NODE_PAGE,
 	WRITE_NODES,
 	DELETE_NODES,
@@ -40,10 +44,10 @@ enum history_statement {
 	READ_WINDOWS,
 	READ_NODES,
 	READ_FRAMES,
+	READ_ALL_FRAMES,
 	READ_FUNCTIONS,
 	READ_MODULE,
 	READ_FILES,
-	READ_ADDRESSES,
 	READ_LABELS,
 	READ_TYPES,
 	READ_TYPE,
@@ -75,11 +79,9 @@ enum history_statement {
 	SWEEP_WINDOWS,
 	SWEEP_NODES,
 	SWEEP_NEW_NODES,
-	SWEEP_FRAMES,
 	SWEEP_MODULES,
 	SWEEP_FUNCTIONS,
 	SWEEP_LABELS,
-	SWEEP_FRAME,
 	SWEEP_MODULE,
 	SWEEP_FUNCTION,
 	SWEEP_LABEL,
@@ -90,9 +92,10 @@ enum history_statement {
 #define HISTORY_UNSWEPT "unswept"  /* windows were deleted since the last sweep began */
 #define HISTORY_SWEPT	"swept_ns" /* when the last sweep ended, since 1970 */
 
-#define HISTORY_RENAMED	  "renamed"   /* how often frames got other names */
-#define HISTORY_LAST_NODE "last_node" /* the id of the last node that there ever was */
-#define HISTORY_DELETIONS "deletions" /* how often nodes were deleted */
+#define HISTORY_RENAMED	   "renamed"	/* how often frames got other names */
+#define HISTORY_LAST_NODE  "last_node"	/* the id of the last node that there ever was */
+#define HISTORY_LAST_FRAME "last_frame" /* the same for frames */
+#define HISTORY_DELETIONS  "deletions"	/* how often nodes were deleted */
 
 struct history_sweep;
 struct history_merge;

@@ -99,20 +99,45 @@ static void *keep_bytes(struct history *h, const void *bytes, size_t size)
 	return copy;
 }
 
-static int take_frame(struct history *h, sqlite3_stmt *stmt, void *row)
+static int take_frame(struct history *h, const struct history_page_frame *from, void *row)
 {
-	struct history_frame frame = { .module = sqlite3_column_int64(stmt, 1),
-				       .address = (uint64_t)sqlite3_column_int64(stmt, 2) };
-	const void *lines = sqlite3_column_blob(stmt, 3);
-	size_t size = (size_t)sqlite3_column_bytes(stmt, 3);
+	struct history_frame frame = { .module = from->key.module, .address = from->key.address };
+	const size_t size = (size_t)uw_bytes_left(&from->lines);
 
 	frame.past = (uint32_t)size + 1;
 	if (size && size <= sizeof(frame.few))
-		memcpy(frame.few, lines, size);
-	else if (!(frame.lines = keep_bytes(h, lines, size)))
+		memcpy(frame.few, from->lines.pos, size);
+	else if (!(frame.lines = keep_bytes(h, from->lines.pos, size)))
 		return -ENOMEM;
 	memcpy(row, &frame, sizeof(frame));
 	return 0;
+}
+
+/* Read those frames of a page that are not there: some may have been added. What is damaged is not there. */
+static int read_frames(struct history *h, const struct kind *kind, int64_t page, void *rows)
+{
+	struct history_page_frame frames[FRAMES_IN_PAGE];
+	size_t n = 0;
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, kind->statement, &err);
+
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_int64(stmt, 1, page);
+	err = db_step(stmt);
+	if (err == 1) {
+		(void)history_unpack_frames(sqlite3_column_blob(stmt, 0),
+					    (size_t)sqlite3_column_bytes(stmt, 0), frames, &n);
+		err = 0;
+	}
+	for (size_t i = 0; i < n && !err; i++) {
+		char *row = (char *)rows + i * kind->size;
+
+		if (frames[i].there && !is_there(kind, row))
+			err = take_frame(h, &frames[i], row);
+	}
+	db_release(stmt);
+	return err;
 }
 
 /* Return a text of a row, sanitized. same: a text that was kept, and may be equal; or NULL. */
@@ -149,11 +174,10 @@ static const struct kind nodes = { .size = sizeof(struct history_node),
 				   .read = read_nodes,
 				   .statement = READ_NODES };
 static const struct kind frames = { .size = sizeof(struct history_frame),
-				    .n = ROWS_IN_CHUNK,
+				    .n = FRAMES_IN_PAGE,
 				    .marker = sizeof(uint32_t),
-				    .read = read_rows,
-				    .statement = READ_FRAMES,
-				    .take = take_frame };
+				    .read = read_frames,
+				    .statement = READ_FRAMES };
 static const struct kind functions = { .size = sizeof(struct history_function),
 				       .n = ROWS_IN_CHUNK,
 				       .marker = sizeof(void *),
@@ -400,7 +424,8 @@ void history_limit_rows(struct history *h)
 {
 	if (h->nodes.n_chunks > CACHED_NODES / NODES_IN_PAGE)
 		history_clear_nodes(h);
-	if (h->frames.n_chunks + h->functions.n_chunks > CACHED_NAMES / ROWS_IN_CHUNK)
+	if (h->frames.n_chunks * FRAMES_IN_PAGE + h->functions.n_chunks * ROWS_IN_CHUNK >
+	    CACHED_NAMES)
 		history_clear_names(h);
 }
 

@@ -40,8 +40,8 @@ struct history_function {
 };
 
 /*
- * Frames or functions that are read together. Those of one stack are often neighbours; with larger chunks,
- * more is read that nobody needs when an hour is read of a history of months. Of nodes a page is read.
+ * Functions that are read together. Those of one stack are often neighbours; with larger chunks,
+ * more is read that nobody needs when an hour is read of a history of months. Of frames and nodes a page is read.
  */
 enum { ROWS_IN_CHUNK = 64 };
 

@@ -258,9 +258,9 @@ static int delete_nodes(struct history *h, struct history_sweep *s)
 }
 
 /* Mark the functions of a frame. */
-static int mark_lines(struct history_sweep *s, const void *lines, size_t size)
+static int mark_lines(struct history_sweep *s, struct uw_bytes lines)
 {
-	struct uw_bytes b = uw_bytes_of(lines, size);
+	struct uw_bytes b = lines;
 	int err = 0;
 
 	while (!uw_bytes_done(&b) && !err) {
@@ -272,11 +272,72 @@ static int mark_lines(struct history_sweep *s, const void *lines, size_t size)
 	return err;
 }
 
-/*
- * Delete the rows of a table that are not marked; select gives the ids, for frames with what they refer
- * to, which is marked.
- */
-static int delete_others(struct history *h, struct history_sweep *s, enum history_statement select,
+/* Mark what the frames of a page refer to that are marked. Return 1 if some are not marked, 0 or a negative code. */
+static int mark_page(struct history_sweep *s, int64_t page, const struct history_page_frame *frames,
+		     size_t n)
+{
+	bool others = false;
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		if (!frames[i].there)
+			continue;
+		if (!has_id(&s->frames, page * FRAMES_IN_PAGE + (int64_t)i + 1)) {
+			others = true;
+			continue;
+		}
+		err = add_id(&s->modules, frames[i].key.module);
+		if (!err)
+			err = mark_lines(s, frames[i].lines);
+	}
+	return err ? err : others;
+}
+
+/* Delete the frames of a page that are not marked. */
+static int delete_from_frames(struct history *h, const struct history_sweep *s, int64_t page,
+			      struct history_page_frame *frames, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		int64_t id = page * FRAMES_IN_PAGE + (int64_t)i + 1;
+
+		if (!frames[i].there || has_id(&s->frames, id))
+			continue;
+		err = history_frames_unindex(h, id, &frames[i].key);
+		frames[i].there = false;
+	}
+	return err ? err : history_write_frames(h, page, frames, n);
+}
+
+/* Delete the frames that are not marked, and mark what the others refer to. */
+static int delete_frames(struct history *h, struct history_sweep *s)
+{
+	struct history_page_frame frames[FRAMES_IN_PAGE];
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_ALL_FRAMES, &err);
+
+	if (!stmt)
+		return err;
+	/* A row that was read may be changed: https://sqlite.org/isolation.html, "No Isolation Between Operations". */
+	while ((err = db_step(stmt)) == 1) {
+		int64_t page = sqlite3_column_int64(stmt, 0);
+		size_t n;
+
+		(void)history_unpack_frames(sqlite3_column_blob(stmt, 1),
+					    (size_t)sqlite3_column_bytes(stmt, 1), frames, &n);
+		err = mark_page(s, page, frames, n);
+		if (err == 1)
+			err = delete_from_frames(h, s, page, frames, n);
+		if (err)
+			break;
+	}
+	db_release(stmt);
+	return err;
+}
+
+/* Delete the rows of a table that are not marked; select gives their ids. */
+static int delete_others(struct history *h, enum history_statement select,
 			 enum history_statement delete, const struct id_set *marked)
 {
 	int64_t *ids = NULL;
@@ -294,11 +355,6 @@ static int delete_others(struct history *h, struct history_sweep *s, enum histor
 			err = array_grow(ids, n, room);
 			if (!err)
 				ids[n++] = id;
-		} else if (select == SWEEP_FRAMES) {
-			err = add_id(&s->modules, sqlite3_column_int64(stmt, 1));
-			if (!err)
-				err = mark_lines(s, sqlite3_column_blob(stmt, 2),
-						 (size_t)sqlite3_column_bytes(stmt, 2));
 		}
 		if (err)
 			break;
@@ -342,13 +398,13 @@ static int delete_names(struct history *h, struct history_sweep *s, uint64_t now
 	int err = mark_new_frames(h, s);
 
 	if (!err)
-		err = delete_others(h, s, SWEEP_FRAMES, SWEEP_FRAME, &s->frames);
+		err = delete_frames(h, s);
 	if (!err)
-		err = delete_others(h, s, SWEEP_MODULES, SWEEP_MODULE, &s->modules);
+		err = delete_others(h, SWEEP_MODULES, SWEEP_MODULE, &s->modules);
 	if (!err)
-		err = delete_others(h, s, SWEEP_FUNCTIONS, SWEEP_FUNCTION, &s->functions);
+		err = delete_others(h, SWEEP_FUNCTIONS, SWEEP_FUNCTION, &s->functions);
 	if (!err)
-		err = delete_others(h, s, SWEEP_LABELS, SWEEP_LABEL, &s->labels);
+		err = delete_others(h, SWEEP_LABELS, SWEEP_LABEL, &s->labels);
 	return err ? err : history_set_number(h, HISTORY_SWEPT, (int64_t)now);
 }
 

@@ -25,6 +25,7 @@ struct adding {
 	/* By index in the stacks: the row's id; 0: not looked up yet. */
 	int64_t *modules, *functions, *frames, *types;
 	struct history_new_nodes nodes;
+	struct history_new_frames new_frames;
 	struct history_sample *samples;
 	size_t n_samples, room_samples;
 	struct history_bytes lines;
@@ -238,10 +239,10 @@ static struct quality quality_of(const struct stacks *s, const struct stacks_loc
 	return q;
 }
 
-/* The same for the lines of a row in frames. Functions that are missing say nothing. */
-static int stored_quality(struct adding *a, const void *lines, size_t size, struct quality *out)
+/* The same for the lines of a stored frame. Functions that are missing say nothing. */
+static int stored_quality(struct adding *a, struct uw_bytes lines, struct quality *out)
 {
-	struct uw_bytes b = uw_bytes_of(lines, size);
+	struct uw_bytes b = lines;
 	int err = 0;
 
 	*out = (struct quality){ .named = false };
@@ -278,17 +279,9 @@ static bool says_more(const struct quality *there, const struct quality *new)
 /* Give a frame that exists the names that it has now. */
 static int rename_frame(struct adding *a, int64_t id)
 {
-	int err;
-	sqlite3_stmt *stmt = history_statement(a->h, NAME_FRAME, &err);
-
-	if (!stmt)
-		return err;
-	(void)sqlite3_bind_int64(stmt, 1, id);
-	db_bind_bytes(stmt, 2, a->lines.bytes, a->lines.size);
-	err = db_step(stmt);
-	db_release(stmt);
 	a->renamed = true;
-	return err < 0 ? err : 0;
+	return history_frames_rename(a->h, &a->new_frames, id,
+				     uw_bytes_of(a->lines.bytes, a->lines.size));
 }
 
 /* Let those who cached names of frames know that some have changed. */
@@ -300,57 +293,43 @@ static int count_renaming(struct adding *a)
 	return err || !a->renamed ? err : history_set_number(a->h, HISTORY_RENAMED, n + 1);
 }
 
-/* Return whether the names of the row that FIND_FRAME found are those in a->lines. */
-static bool has_lines(const struct adding *a, sqlite3_stmt *stmt)
+/* Return whether the names of a frame that was found are those in a->lines. */
+static bool has_lines(const struct adding *a, const struct uw_bytes *lines)
 {
-	return (size_t)sqlite3_column_bytes(stmt, 1) == a->lines.size &&
-	       !memcmp(sqlite3_column_blob(stmt, 1), a->lines.bytes, a->lines.size);
+	return uw_bytes_left(lines) == a->lines.size &&
+	       (!a->lines.size || !memcmp(lines->pos, a->lines.bytes, a->lines.size));
 }
 
 static int frame_id(struct adding *a, uint32_t index, int64_t *id)
 {
 	const struct stacks_location *l = &a->s->locations[index];
 	struct quality quality = quality_of(a->s, l), there = { .named = false };
-	int64_t key[3], last = 0;
-	sqlite3_stmt *stmt;
-	bool same = false;
+	struct history_frame_key key = { .address = l->address };
+	struct uw_bytes lines;
+	int64_t last = 0;
 	int err = 0;
 
 	if (a->frames[index]) {
 		*id = a->frames[index];
 		return 0;
 	}
-	err = module_id(a, l->module, &key[0]);
+	err = module_id(a, l->module, &key.module);
 	if (!err)
 		err = pack_lines(a, l, &last);
 	if (err)
 		return err;
-	key[1] = number(l->address);
-	key[2] = is_lasting(&a->s->modules[l->module]) ? 0 : last;
-	stmt = history_statement(a->h, FIND_FRAME, &err);
-	if (!stmt)
-		return err;
-	db_bind_numbers(stmt, key, 3);
-	err = db_step(stmt);
-	if (err == 1) {
-		*id = sqlite3_column_int64(stmt, 0);
-		same = has_lines(a, stmt);
-		/* READ_FUNCTIONS is another statement. */
-		err = same ? 0
-			   : stored_quality(a, sqlite3_column_blob(stmt, 1),
-					    (size_t)sqlite3_column_bytes(stmt, 1), &there);
-		err = err ? err : 1;
-	}
-	db_release(stmt);
-	if (err == 1) {
-		err = same || says_more(&there, &quality) ? 0 : rename_frame(a, *id);
-	} else if (!err) {
-		stmt = history_statement(a->h, ADD_FRAME, &err);
-		if (!stmt)
-			return err;
-		db_bind_numbers(stmt, key, 3);
-		db_bind_bytes(stmt, 4, a->lines.bytes, a->lines.size);
-		err = insert(a, stmt, id);
+	key.variant = is_lasting(&a->s->modules[l->module]) ? 0 : last;
+	err = history_frames_find(a->h, &a->new_frames, &key, id, &lines);
+	if (!err) {
+		err = history_frames_add(a->h, &a->new_frames, &key,
+					 uw_bytes_of(a->lines.bytes, a->lines.size), id);
+	} else if (err == 1) {
+		err = 0;
+		if (!has_lines(a, &lines)) {
+			err = stored_quality(a, lines, &there);
+			if (!err && !says_more(&there, &quality))
+				err = rename_frame(a, *id);
+		}
 	}
 	a->frames[index] = err ? 0 : *id;
 	return err;
@@ -603,6 +582,7 @@ static void fini(struct adding *a)
 	free(a->frames);
 	free(a->types);
 	history_nodes_fini(&a->nodes);
+	history_frames_fini(&a->new_frames);
 	free(a->samples);
 	free(a->lines.bytes);
 }
@@ -632,9 +612,13 @@ int history_add(struct history *h, const struct stacks *stacks, const struct his
 	if (!err)
 		err = history_nodes_begin(h, &a.nodes);
 	if (!err)
+		err = history_frames_begin(h, &a.new_frames);
+	if (!err)
 		err = add_samples(&a);
 	if (!err)
 		err = history_nodes_end(h, &a.nodes);
+	if (!err)
+		err = history_frames_end(h, &a.new_frames);
 	if (!err)
 		err = add_window(&a, w);
 	if (!err)
@@ -675,27 +659,22 @@ static int rename_location(struct adding *a, uint32_t index, struct history_rena
 {
 	const struct stacks_location *l = &a->s->locations[index];
 	struct quality quality = quality_of(a->s, l), there = { .named = false };
-	int64_t id = 0, last = 0, module = 0;
-	int err = find_module(a, l->module, &module), found;
-	bool same = false;
-	sqlite3_stmt *stmt;
+	struct history_frame_key key = { .address = l->address };
+	struct uw_bytes lines;
+	int64_t id = 0, last = 0;
+	int err = find_module(a, l->module, &key.module);
+	bool same;
 
-	if (err || !module || !is_lasting(&a->s->modules[l->module]))
+	if (err || !key.module || !is_lasting(&a->s->modules[l->module]))
 		return err;
 	err = pack_lines(a, l, &last);
-	stmt = err ? NULL : history_statement(a->h, FIND_FRAME, &err);
-	if (!stmt)
+	if (!err)
+		err = history_frames_find(a->h, &a->new_frames, &key, &id, &lines);
+	if (err != 1)
 		return err;
-	db_bind_numbers(stmt, (const int64_t[]){ module, number(l->address), 0 }, 3);
-	found = err = db_step(stmt);
-	if (found == 1) {
-		id = sqlite3_column_int64(stmt, 0);
-		same = has_lines(a, stmt);
-		err = stored_quality(a, sqlite3_column_blob(stmt, 1),
-				     (size_t)sqlite3_column_bytes(stmt, 1), &there);
-	}
-	db_release(stmt);
-	if (err || found != 1)
+	same = has_lines(a, &lines);
+	err = stored_quality(a, lines, &there);
+	if (err)
 		return err;
 	if (same)
 		out->same++;
@@ -716,8 +695,12 @@ int history_rename(struct history *h, const struct stacks *stacks, struct histor
 
 	if (!err)
 		err = db_exec(h->db, "BEGIN IMMEDIATE");
+	if (!err)
+		err = history_frames_begin(h, &a.new_frames);
 	for (uint32_t i = 0; !err && i < stacks->n_locations; i++)
 		err = rename_location(&a, i, &renamed);
+	if (!err)
+		err = history_frames_end(h, &a.new_frames);
 	if (!err)
 		err = count_renaming(&a);
 	err = history_failed(h, "rename addresses", history_end(h, err));

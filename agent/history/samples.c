@@ -20,7 +20,7 @@ void history_put_uleb(struct history_bytes *b, uint64_t value, int *err)
 	b->bytes[b->size++] = (uint8_t)value;
 }
 
-static void put_sleb(struct history_bytes *b, int64_t value, int *err)
+void history_put_sleb(struct history_bytes *b, int64_t value, int *err)
 {
 	bool more = true;
 
@@ -109,7 +109,7 @@ static void put_values(struct history_bytes *b, const struct history_sample *bef
 					? (uint64_t)before->values[i].value
 					: 0;
 
-		put_sleb(b, (int64_t)((uint64_t)v->value - last), err);
+		history_put_sleb(b, (int64_t)((uint64_t)v->value - last), err);
 	}
 }
 
@@ -121,9 +121,9 @@ static void put_group(struct history_bytes *b, const struct history_sample *befo
 	uint64_t last = 0;
 
 	history_put_uleb(b, sum->labels - before->labels, err);
-	put_sleb(b, (int64_t)sum->pid - before->pid, err);
-	put_sleb(b, (int64_t)sum->tid - before->tid, err);
-	put_sleb(b, (int64_t)(sum->node - before->node), err);
+	history_put_sleb(b, (int64_t)sum->pid - before->pid, err);
+	history_put_sleb(b, (int64_t)sum->tid - before->tid, err);
+	history_put_sleb(b, (int64_t)(sum->node - before->node), err);
 	put_values(b, before, sum, err);
 	if (level != HISTORY_TIMES)
 		return;

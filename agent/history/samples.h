@@ -37,6 +37,7 @@ struct history_bytes { /* all zero: empty; the caller frees bytes */
 
 void history_put_uleb(struct history_bytes *b, uint64_t value,
 		      int *err); /* *err: -ENOMEM, else as it was */
+void history_put_sleb(struct history_bytes *b, int64_t value, int *err);
 
 /*
  * Pack samples, which are sorted and changed by this: equal ones are counted together. -ENOMEM.

@@ -96,34 +96,29 @@ static void make_names(struct history *h)
 	run(h, sql);
 }
 
-static void insert(sqlite3_stmt *stmt)
-{
-	if (sqlite3_step(stmt) != SQLITE_DONE)
-		die("insert", -EIO);
-	(void)sqlite3_reset(stmt);
-}
-
 static void make_frames(struct history *h)
 {
-	sqlite3_stmt *stmt;
+	struct history_new_frames frames = { .last = 0 };
+	int failed = history_frames_begin(h, &frames);
 
-	(void)sqlite3_prepare_v2(h->db, "INSERT INTO frames VALUES (?1, ?2, ?3, 0, ?4)", -1, &stmt,
-				 NULL);
 	for (uint32_t i = 0; i < PROGRAMS * FUNCTIONS * ADDRESSES; i++) {
 		struct history_bytes lines = { .bytes = NULL };
-		int err = 0;
+		const struct history_frame_key key = { .module = i / (FUNCTIONS * ADDRESSES) + 1,
+						       .address = 16 * i % 1000000 };
+		int64_t id;
 
-		history_put_uleb(&lines, i / ADDRESSES + 1, &err);
-		history_put_uleb(&lines, i % 200, &err);
-		db_bind_numbers(stmt,
-				(const int64_t[]){ i + 1, i / (FUNCTIONS * ADDRESSES) + 1,
-						   16 * i % 1000000 },
-				3);
-		db_bind_bytes(stmt, 4, lines.bytes, lines.size);
-		insert(stmt);
+		history_put_uleb(&lines, i / ADDRESSES + 1, &failed);
+		history_put_uleb(&lines, i % 200, &failed);
+		if (!failed)
+			failed = history_frames_add(h, &frames, &key,
+						    uw_bytes_of(lines.bytes, lines.size), &id);
 		free(lines.bytes);
 	}
-	(void)sqlite3_finalize(stmt);
+	if (!failed)
+		failed = history_frames_end(h, &frames);
+	if (failed)
+		die("frames", failed);
+	history_frames_fini(&frames);
 }
 
 /* Add frames to a stack of the program that there is already, or begin a new one. */

@@ -38,10 +38,8 @@ static const char *const inserts[] = {
 	" 100000000000), ?2 & 3, ?2, ?3)",
 	"INSERT OR REPLACE INTO node_pages (id, nodes) VALUES (?1 & 3 + 0 * ?2, ?3)",
 	"INSERT OR REPLACE INTO node_pages (id, nodes) VALUES (?1 + 0 * ?2, ?3)",
-	"INSERT OR REPLACE INTO frames (id, module, address, variant, lines)"
-	" VALUES (?1 & 15, ?2 & 7, ?1, 0, ?3)",
-	"INSERT OR REPLACE INTO frames (id, module, address, variant, lines)"
-	" VALUES (?1, ?2, ?1, ?2, ?3)",
+	"INSERT OR REPLACE INTO frame_index (hash, frame) VALUES (?2, ?1 + 0 * ?3)", /* and FRAME */
+	"INSERT OR REPLACE INTO frame_pages (id, frames) VALUES (?1 + 0 * ?2, ?3)",
 	"INSERT OR REPLACE INTO functions (id, name, system_name, file, start_line, placed, hash)"
 	" VALUES (?1, CAST(?3 AS TEXT), '', '', ?2, 0, ?2)",
 	"INSERT OR REPLACE INTO modules (id, path, build_id, off, start, \"limit\")"
@@ -52,6 +50,9 @@ static const char *const inserts[] = {
 	"INSERT OR REPLACE INTO counters (window, what, reason, n) VALUES (?1 & 7, 'fired', '', "
 	"?2)",
 };
+
+/* A row of this kind is a frame, of which there are a few: they become the first page. */
+enum { FRAME = 3, FRAMES = 16 };
 
 #define N_INSERTS (sizeof(inserts) / sizeof(inserts[0]))
 
@@ -134,7 +135,40 @@ static void step(sqlite3_stmt *stmt)
 	db_release(stmt);
 }
 
-static void insert_row(struct uw_bytes *b)
+/* Keep a frame, and let it be found. */
+static void add_frame(struct history_page_frame *frames, const int64_t *numbers,
+		      struct uw_bytes lines)
+{
+	const int64_t id = ((numbers[0] - 1) & (FRAMES - 1)) + 1;
+	struct history_page_frame *f = &frames[id - 1];
+
+	*f = (struct history_page_frame){ .there = true,
+					  .key = { .module = numbers[1] & 7,
+						   .address = (uint64_t)numbers[0] },
+					  .lines = lines };
+	db_bind_numbers(rows[FRAME], (const int64_t[]){ id, history_frame_hash(&f->key), 0 }, 3);
+	(void)sqlite3_step(rows[FRAME]);
+	db_release(rows[FRAME]);
+}
+
+/* Write the frames, unless there are none. */
+static void insert_frames(const struct history_page_frame *frames)
+{
+	struct history_bytes page = { .bytes = NULL };
+	bool any = false;
+
+	for (size_t i = 0; i < FRAMES; i++)
+		any |= frames[i].there;
+	if (any && !history_pack_frames(frames, FRAMES, &page)) {
+		db_bind_numbers(rows[FRAME + 1], (const int64_t[]){ 0, 0 }, 2);
+		db_bind_bytes(rows[FRAME + 1], 3, page.bytes, page.size);
+		(void)sqlite3_step(rows[FRAME + 1]);
+		db_release(rows[FRAME + 1]);
+	}
+	free(page.bytes);
+}
+
+static void insert_row(struct uw_bytes *b, struct history_page_frame *frames)
 {
 	size_t kind = uw_bytes_u8(b) % N_INSERTS;
 	const int64_t numbers[] = { (int64_t)uw_bytes_u64(b), (int64_t)uw_bytes_u64(b) };
@@ -142,6 +176,10 @@ static void insert_row(struct uw_bytes *b)
 	struct uw_bytes blob = uw_bytes_take(b, size < uw_bytes_left(b) ? size : uw_bytes_left(b));
 	sqlite3_stmt *stmt = rows[kind];
 
+	if (kind == FRAME) {
+		add_frame(frames, numbers, blob);
+		return;
+	}
 	db_bind_numbers(stmt, numbers, 2);
 	if (sqlite3_bind_parameter_count(stmt) == 3)
 		db_bind_bytes(stmt, 3, blob.pos, uw_bytes_left(&blob));
@@ -239,11 +277,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t mode = uw_bytes_u8(&b);
 	struct stacks *s = NULL;
 	struct history *h = &history;
+	struct history_page_frame frames[FRAMES] = { { .there = false } };
 
 	begin_again(h);
 	step(transaction[0]);
 	for (int i = 0; i < ROWS_MAX && !uw_bytes_done(&b); i++)
-		insert_row(&b);
+		insert_row(&b, frames);
+	insert_frames(frames);
 	step(transaction[1]);
 	read_all(h, mode, &s);
 	if (s && mode & ADDS)

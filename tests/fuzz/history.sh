@@ -10,7 +10,7 @@ import struct
 import sys
 
 NOW = 1700000000000000000
-WINDOW, NODE, FAR_NODE, FRAME, FAR_FRAME, FUNCTION, MODULE, LABELS, TYPE, BYTES, COUNTER = range(11)
+WINDOW, NODE, FAR_NODE, FRAME, FRAMES, FUNCTION, MODULE, LABELS, TYPE, BYTES, COUNTER = range(11)
 
 
 def row(kind, a, b, blob=b''):
@@ -41,6 +41,6 @@ open(f'{sys.argv[1]}/untyped', 'wb').write(bytes.fromhex('6306010000000000000000
 # Parents that loop, ids of all bits, labels that are no JSON, frames without lines.
 open(f'{sys.argv[1]}/far', 'wb').write(
     b'\x4f' + names + row(FAR_NODE, 1, 2) + row(FAR_NODE, 2, 1) + row(FAR_NODE, 2**63 - 1, 2**63 - 2) +
-    row(FAR_NODE, 3, -1) + row(FAR_FRAME, 2**63 - 1, 2**62) + row(LABELS, 1, 0, b'{') + row(TYPE, 2**62, 0, b'x') + windows)
+    row(FAR_NODE, 3, -1) + row(FRAMES, 1, 0, b'\5\2\4\1\5\0\2\6\0\7\x09\2\5\xff') + row(LABELS, 1, 0, b'{') + row(TYPE, 2**62, 0, b'x') + windows)
 PY
 FUZZ_RSS_MB=1024 tests/fuzz/run history 2000 4096 "$work/fuzz_history"
