@@ -30,6 +30,11 @@ const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 /* Pages that nodes can refer to, by ids of 32 bits; others are damage. */
 #define FRAME_PAGES "id BETWEEN 0 AND 0x3ffffff"
 
+/* Add to a sum that there is. It is not changed if the new one would be too large: SQLite would make a real number of it. */
+#define ADD_UP                                                         \
+	" ON CONFLICT DO UPDATE SET n = n + excluded.n WHERE typeof(n" \
+	" + excluded.n) = 'integer'"
+
 static const char *const sql[HISTORY_STATEMENTS] = {
 	[FIND_MODULE] = "SELECT id, start, \"limit\" FROM modules WHERE path = ?1"
 			" AND build_id = ?2 AND off = ?3",
@@ -56,10 +61,9 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[ADD_TYPE] = "INSERT INTO types (type, unit) VALUES (?1, ?2)",
 	[ADD_WINDOW] = "INSERT INTO windows (start_ns, end_ns, level, n_samples, samples)"
 		       " VALUES (?1, ?2, ?3, ?4, ?5)",
-	[ADD_COUNTER] = "INSERT INTO counters (window, what, reason, n) VALUES (?1, ?2, ?3, ?4)"
-			" ON CONFLICT DO UPDATE SET n = n + excluded.n",
-	[ADD_TOTAL] = "INSERT INTO totals (what, reason, n) VALUES (?1, ?2, ?3)"
-		      " ON CONFLICT DO UPDATE SET n = n + excluded.n",
+	[ADD_COUNTER] =
+		"INSERT INTO counters (window, what, reason, n) VALUES (?1, ?2, ?3, ?4)" ADD_UP,
+	[ADD_TOTAL] = "INSERT INTO totals (what, reason, n) VALUES (?1, ?2, ?3)" ADD_UP,
 	[READ_TOTALS] = "SELECT what, reason, n FROM totals ORDER BY what, reason",
 	[READ_WINDOWS] = "SELECT start_ns, end_ns, n_samples, samples, id FROM windows"
 			 " WHERE end_ns > ?1 AND start_ns < ?2 ORDER BY end_ns",
@@ -117,8 +121,7 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 			  " WHERE end_ns >= ?1 AND start_ns >= ?1 AND start_ns < ?2"
 			  " AND level <= ?3",
 	[MERGE_COUNTERS] = "INSERT INTO counters (window, what, reason, n)"
-			   " SELECT ?1, what, reason, n FROM counters WHERE window = ?2"
-			   " ON CONFLICT DO UPDATE SET n = n + excluded.n",
+			   " SELECT ?1, what, reason, n FROM counters WHERE window = ?2" ADD_UP,
 	[SWEEP_WINDOWS] = "SELECT id, samples FROM windows WHERE id > ?1 ORDER BY id",
 	[SWEEP_NODES] = "SELECT id, nodes FROM node_pages WHERE id > ?1 ORDER BY id LIMIT 1",
 	[SWEEP_NEW_NODES] = "SELECT id, nodes FROM node_pages WHERE id >= ?1",

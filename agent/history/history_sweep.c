@@ -458,6 +458,8 @@ int history_sweep(struct history *h, uint64_t now)
 		h->sweep = NULL;
 		history_clear_nodes(h);
 	}
+	/* What was marked needs no node any more, and there may be many. */
+	history_limit_rows(h);
 	if (err < 0)
 		history_nodes_forget(h);
 	return err;

@@ -465,26 +465,34 @@ static uint64_t label_number(const struct stacks *s, const struct stacks_sample 
 	return l && !l->text && l->number > 0 ? (uint64_t)l->number : 0;
 }
 
+static int put_one(struct adding *a, struct history_sample *sample)
+{
+	if (array_grow(a->samples, a->n_samples, a->room_samples))
+		return -ENOMEM;
+	a->samples[a->n_samples++] = *sample;
+	sample->n_values = 0;
+	return 0;
+}
+
 /*
  * Put the values of a sample into one or several, because each has room for a few; only types that are
  * not 0 matter.
  */
 static int put_sample(struct adding *a, size_t index, struct history_sample *to)
 {
-	for (size_t i = 0; i < a->s->n_types; i++) {
+	int err = 0;
+
+	for (size_t i = 0; i < a->s->n_types && !err; i++) {
 		int64_t value = stacks_value(a->s, index, i);
 
 		if (!value)
 			continue;
 		if (to->n_values == HISTORY_VALUES)
-			return -E2BIG;
+			err = put_one(a, to);
 		to->values[to->n_values++] =
 			(struct history_value){ .type = (uint32_t)a->types[i], .value = value };
 	}
-	if (array_grow(a->samples, a->n_samples, a->room_samples))
-		return -ENOMEM;
-	a->samples[a->n_samples++] = *to;
-	return 0;
+	return err ? err : put_one(a, to);
 }
 
 static int add_samples(struct adding *a)

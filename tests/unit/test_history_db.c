@@ -240,6 +240,39 @@ static void test_labels_can_have_any_text(void)
 	db_remove();
 }
 
+/* A sample of a window has room for values of eight types. */
+static void test_samples_can_have_many_types(void)
+{
+	enum { TYPES = 11 };
+	struct history *h = open_history(true);
+	const struct history_query q = { .to_ns = UINT64_MAX, .labels = true };
+	struct history_found found;
+	struct stacks *s = made_profile(), *got = NULL;
+	int64_t values[TYPES];
+	uint32_t label = made_label(s, HISTORY_TIME_LABEL, NULL, START);
+
+	for (int i = 2; i < TYPES; i++) {
+		char name[16];
+
+		(void)snprintf(name, sizeof(name), "type%d", i);
+		CHECK(!stacks_add_type(s, name, "count"), "a type");
+	}
+	for (int i = 0; i < TYPES; i++)
+		values[i] = 100 + i;
+	CHECK(!stacks_add(s, &(struct stacks_sample){ .n_labels = 1 }, NULL, &label, values) &&
+		      !add(h, s, START),
+	      "added");
+	CHECK(!stacks_new(&got) && !history_read(h, &q, got, &found) && got->n_samples == 1 &&
+		      got->n_types == TYPES,
+	      "read");
+	for (size_t i = 0; i < TYPES && got->n_samples == 1; i++)
+		CHECK(stacks_value(got, 0, i) == values[i], "a value");
+	stacks_free(got);
+	stacks_free(s);
+	history_close(h);
+	db_remove();
+}
+
 static void test_a_window_needs_times(void)
 {
 	struct history *h = open_history(true);
@@ -744,6 +777,29 @@ static bool says_damage(struct history *h)
 	return says;
 }
 
+/* A sum that is too large, as no counter becomes, does not keep windows from being added and merged. */
+static void test_sums_that_are_too_large(void)
+{
+	struct history *h = open_history(true);
+	struct history_limits limits = { .bytes = 0 };
+	int err;
+
+	for (uint64_t i = 0; i < 3; i++) {
+		add_samples(h, samples, SAMPLES, START + i * 10 * SECOND);
+		CHECK(db_sql("UPDATE totals SET n = 9223372036854775807; UPDATE counters SET n = "
+			     "9223372036854775807") == SQLITE_OK,
+		      "as large as can be");
+	}
+	while ((err = history_keep(h, &limits, START + (uint64_t)86400 * SECOND)) == 1)
+		;
+	CHECK(!err && db_count("SELECT count(*) FROM windows") == 1, "merged");
+	CHECK(db_count("SELECT count(*) FROM counters WHERE n = 9223372036854775807") == 6,
+	      "no sum is smaller");
+	check_samples(h, samples, 0, &(struct history_query){ .to_ns = 1 }, "nothing else");
+	history_close(h);
+	db_remove();
+}
+
 /* However a window is damaged, those beside it are read, and nothing of it is. */
 static void test_a_damaged_window_is_left_out(void)
 {
@@ -952,6 +1008,7 @@ int main(void)
 	test_equal_stacks_are_stored_once();
 	test_stacks_that_are_stored_again_are_counted_together();
 	test_labels_can_have_any_text();
+	test_samples_can_have_many_types();
 	test_a_window_needs_times();
 	test_a_window_is_added_whole_or_not_at_all();
 	test_ranges_cut_windows_exactly();
@@ -967,6 +1024,7 @@ int main(void)
 	test_one_daemon_has_a_history();
 	test_damage_is_found();
 	test_a_damaged_window_is_left_out();
+	test_sums_that_are_too_large();
 	test_harmless_damage();
 	test_damaged_files();
 	test_small_stacks_are_counted_together();
