@@ -358,7 +358,7 @@ static void wake_and_end(void)
 {
 	int ends[2];
 	cpu_set_t cpus;
-	pid_t computes;
+	pid_t computes, a, b;
 
 	CPU_ZERO(&cpus);
 	CPU_SET(0, &cpus);
@@ -371,7 +371,8 @@ static void wake_and_end(void)
 		for (;;)
 			;
 	}
-	if (!fork()) {
+	b = fork();
+	if (!b) {
 		if (sched_setaffinity(0, sizeof(cpus), &cpus) ||
 		    sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 }))
 			_exit(1);
@@ -381,16 +382,18 @@ static void wake_and_end(void)
 		_exit(0);
 	}
 	for (int i = 0; i < WAKES; i++) {
-		nap(15000);
-		if (!fork()) {
+		until_sleeps(b, b);
+		a = fork();
+		if (!a) {
 			prctl(PR_SET_NAME, "wk_a");
 			a_pipe_gives(ends[1]);
 			_exit(0);
 		}
-	}
-	for (int i = 0; i < WAKES + 1; i++)
-		if (wait(NULL) < 0)
+		if (waitpid(a, NULL, 0) != a)
 			_exit(1);
+	}
+	if (waitpid(b, NULL, 0) != b)
+		_exit(1);
 	kill(computes, SIGKILL);
 	_exit(wait(NULL) < 0);
 }
