@@ -26,7 +26,12 @@ struct {
 
 /* How many processes have a plan. While there is none, a sample costs what it cost before. */
 __u32 plans_in_use = 0;
-/* Bytes that a plan may append; the agent sets this. At most PLAN_BYTES_MAX. */
+/*
+ * How many of them have a pid with this remainder: most processes without a plan need no look-up in a hash table, while
+ * others have one.
+ */
+__u16 planned[PLAN_PIDS] = {};
+/* Bytes that a plan may append; the agent sets this. At most PLAN_BYTES_MAX; 0: no plan runs, and the verifier removes its code. */
 const volatile __u32 slice_bytes = PLAN_BYTES_MAX;
 
 /* Operations for which the maps are looked up once, on newer kernels. */
@@ -266,7 +271,10 @@ static __always_inline __u64 append_slices(struct capture_front *front, __u32 pl
 	__u32 pid = head->pid;
 	struct plan_task *task;
 
-	if (!plans_in_use || !(head->flags & CAPTURE_HAS_USER) || head->flags & CAPTURE_COMPAT)
+	if (!slice_bytes || !plans_in_use || !(head->flags & CAPTURE_HAS_USER) ||
+	    head->flags & CAPTURE_COMPAT)
+		return size;
+	if (!planned[pid & (PLAN_PIDS - 1)])
 		return size;
 	task = bpf_map_lookup_elem(&plan_tasks, &pid);
 	if (!task || (task->start_ns && task->start_ns != head->process_start_ns))

@@ -28,6 +28,7 @@
 #define PLAN_ADDR_BITS 56u
 #define PLAN_PLANS_MAX 64u    /* plans in use at the same time */
 #define PLAN_TASKS_MAX 16384u /* processes that have one */
+#define PLAN_PIDS      4096u  /* a power of two: remainders of pids, by which they are counted */
 
 enum plan_reg {
 	PLAN_R0, /* R0 to R5 are 0 when the plan begins */

@@ -64,7 +64,7 @@ static inline long bpf_ringbuf_output(void *map, void *data, uint64_t size, uint
 static struct {
 	uint8_t bytes[PAGES * PLAN_PAGE];
 	bool absent[PAGES];
-	unsigned int reads;
+	unsigned int reads, looks; /* looks: for the plan of a process */
 } user;
 
 static struct capture_front *buffer; /* the scratch buffer, CAPTURE_SCRATCH_SIZE bytes */
@@ -107,6 +107,7 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 	static struct plan_task task = { .base = BASE };
 
 	(void)key;
+	user.looks += map == &plan_tasks;
 	return map == &scratch ? (void *)buffer : map == &plans ? (void *)&plan_now : (void *)&task;
 }
 
@@ -158,6 +159,7 @@ static void clear(void)
 	memset(&user, 0, sizeof(user));
 	memset(&plan_now, 0, sizeof(plan_now));
 	plans_in_use = 1;
+	planned[0] = 1;
 }
 
 static void put_word(uint64_t addr, uint64_t word)
@@ -328,6 +330,22 @@ static void make_any(void)
 	plan_now.ops[plan_now.n - 1] = (struct plan_op){ .what = PLAN_STOP };
 }
 
+static void test_processes_without_a_plan_are_not_looked_up(void)
+{
+	clear();
+	plan_now.n = 1;
+	buffer->head.flags = CAPTURE_HAS_USER;
+	for (uint32_t pid = 1; pid < PLAN_PIDS; pid++) {
+		buffer->head.pid = pid;
+		CHECK(append_slices(buffer, 0, BEFORE, pid & 1) == BEFORE, "no slices");
+	}
+	CHECK(!user.looks, "their pids have other remainders than that of the process with a plan");
+	buffer->head.pid = PLAN_PIDS;
+	(void)append_slices(buffer, 0, BEFORE, false);
+	CHECK(user.looks == 1, "the same remainder");
+	buffer->head.pid = 0;
+}
+
 static void test_any_plan_copies_the_same(void)
 {
 	unsigned int ends[PLAN_ENDS] = { 0 }, wrong = 0;
@@ -351,6 +369,7 @@ int main(void)
 	test_window_touches_no_other_page();
 	test_runs_do_not_see_each_other();
 	test_cycles_end();
+	test_processes_without_a_plan_are_not_looked_up();
 	test_any_plan_copies_the_same();
 	free(buffer);
 	return check_done();

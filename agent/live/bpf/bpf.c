@@ -360,6 +360,16 @@ static void note_plan(struct live_bpf *bpf, uint32_t pid, bool has)
 		bpf->planned[pid / 8] &= (uint8_t)~bit;
 }
 
+/* Count for the programs that a process has a plan now (more is 1), or none any more (-1). */
+static void count_plan(struct live_bpf *bpf, uint32_t pid, int more)
+{
+	struct capture__bss *bss = bpf->skeleton->bss;
+	uint16_t *planned = &bss->planned[pid % PLAN_PIDS];
+
+	*planned = (uint16_t)(*planned + more);
+	bss->plans_in_use += (uint32_t)more;
+}
+
 int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *task,
 		  const struct plan *plan)
 {
@@ -371,7 +381,7 @@ int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *ta
 		err = bpf_map_delete_elem(fd, &pid);
 		note_plan(bpf, pid, false);
 		if (!err)
-			bpf->skeleton->bss->plans_in_use--;
+			count_plan(bpf, pid, -1);
 		return err == -ENOENT ? 0 : err;
 	}
 	if (!plan_is_sound(plan))
@@ -385,7 +395,7 @@ int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *ta
 	if (err == -EEXIST)
 		err = bpf_map_update_elem(fd, &pid, &entry, BPF_ANY);
 	if (is_new)
-		bpf->skeleton->bss->plans_in_use++;
+		count_plan(bpf, pid, 1);
 	if (!err)
 		note_plan(bpf, pid, true);
 	return err;
