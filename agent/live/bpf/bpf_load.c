@@ -130,7 +130,7 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 		 */
 		*number_of(s, bpf->events->events[i].kind) = (uint32_t)i;
 	}
-	s->rodata->slice_bytes = (uint32_t)limits.slice_bytes;
+	s->rodata->slice_bytes = live_bpf_without("plans") ? 0 : (uint32_t)limits.slice_bytes;
 	s->rodata->waker_min_ns = options->waker_min_ns;
 	s->rodata->alloc_interval = options->alloc_interval ? options->alloc_interval : 1;
 	return 0;

@@ -9,7 +9,8 @@
  * can be tested on newer ones. The environment variable OFFWIND_WITHOUT is a comma-separated list
  * of find_vma, loop, task_storage, task_pt_regs, attach_cookie (each of these selects the plain
  * programs), mmap_build_id, procmap_query, uprobe_multi, snprintf, and ringbuf, without which
- * nothing can be recorded. reduced_btf turns off the reduced type information; see btf.h.
+ * nothing can be recorded. reduced_btf turns off the reduced type information; see btf.h. plans: no sample has
+ * slices, and the programs lack the code for them.
  */
 bool live_bpf_without(const char *feature);
 
