@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Compares the CPU time of `offwind unwind` and `offwind record` in several processes (docs/security.md,
 # "Roles") with the same in one process (OFFWIND_SANDBOX=off): on recordings of real programs, and beside a
-# compiler on every CPU. Each runs ROUNDS times, recordings a third of that, the two in turn; the table has the
-# medians of user + sys of all processes together, and of the time that passes. The last row is a recording of
-# true(1): how long it takes to begin and to end. It never fails because something is slow.
+# compiler on every CPU, or of one program that goes on. Each runs ROUNDS times, recordings a third of that, the two
+# in turn; the table has the medians of user + sys of all processes together, and of the time that passes. The last row
+# is a recording of true(1): how long it takes to begin and to end. It never fails because something is slow. On a busy
+# machine, PRIORITY="chrt -f 10" lets offwind run first.
 set -eu
 export LC_ALL=C
 ROUNDS=${ROUNDS:-15}
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 
-rounds, name, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+rounds, name, command = int(sys.argv[1]), sys.argv[2], os.environ.get("PRIORITY", "").split() + sys.argv[3:]
 
 
 def used():
@@ -65,6 +66,12 @@ for _ in $(seq "$(nproc)"); do
 done
 for hz in 99 997; do
 	python3 "$work/pairs.py" $((ROUNDS / 3)) "all $hz Hz" "$offwind" record -q -a -F $hz -d 5 -o "$work/p.pb.gz"
+done
+kill "${loads[@]}"
+python3 -c 'while True: pass' &
+loads=($!)
+for hz in 99 997; do
+	python3 "$work/pairs.py" $((ROUNDS / 3)) "one $hz Hz" "$offwind" record -q -p "${loads[0]}" -F $hz -d 5 -o "$work/p.pb.gz"
 done
 kill "${loads[@]}"
 loads=()
