@@ -20,6 +20,8 @@
 #define RUNTIMES_MAX 4	  /* of one process */
 #define EXPORTED     64 /* a power of two; files whose exports are known, by the module's serial */
 #define LOOK_NS	     UINT64_C(100000000) /* between two attempts to open the memory of a process */
+/* A process that could not have a plan asks for it again: those that had all plans may have ended. */
+#define PLAN_NS UINT64_C(2000000000)
 /*
  * Reading the memory of a user's processes takes a tenth of the time at most, of which BURST_NS can be used
  * ahead: a program that has just begun has many names. A read counts READ_NS, and PART_NS for each piece, about the CPU
@@ -61,6 +63,7 @@ struct watch { /* a process that has had samples */
 	struct plan *part, *plan; /* NULL: nothing */
 	uint64_t base;		  /* of the plan */
 	bool planned;		  /* they have it */
+	uint64_t plan_ns;	  /* CLOCK_MONOTONIC: when to ask for it again; 0: no need */
 	uint8_t *published;	  /* its process context; NULL: not known */
 	size_t n_published;
 	bool is_new;		       /* runtimes_published has not returned it */
@@ -119,6 +122,7 @@ static void detach(struct watch *w)
 	w->unknown = false;
 	runtime_memory_free(w->memory);
 	w->memory = NULL;
+	w->plan_ns = 0;
 	free(w->part);
 	free(w->plan);
 	free(w->published);
@@ -218,9 +222,14 @@ static void set_plan(struct runtimes *r, struct watch *w)
 	if (!err)
 		err = info->plan(info->plan_ctx, w->pid, &task, &whole);
 	w->planned |= !err;
-	if (err)
+	if (err == -ENOSPC && !w->plan_ns)
+		log_warning("process %" PRIu32 ": its runtime's frames and its threads' labels are "
+			    "left out: running processes need too many different memory plans",
+			    w->pid);
+	else if (err && err != -ENOSPC)
 		log_debug("process %" PRIu32 ": no plan for its runtime: %s", w->pid,
 			  strerror(-err));
+	w->plan_ns = err == -ENOSPC ? now_ns() + PLAN_NS : 0;
 }
 
 /* Return a copy of a plan that has operations; NULL: it has none, or there is no memory. */
@@ -471,9 +480,13 @@ static struct watch *look(struct runtimes *r, uint32_t pid, uint32_t tid,
 	if (processes_thread(r->is.processes, pid, tid, &thread))
 		return NULL;
 	w = watch_of(r, pid, sample ? sample->process_start_ns : 0);
-	if (!w || w->files == thread.files)
+	if (!w || (w->files == thread.files && !w->plan_ns))
 		return w;
 	began = now_ns();
+	if (w->plan_ns && began >= w->plan_ns)
+		set_plan(r, w);
+	if (w->files == thread.files)
+		return w;
 	if (!r->is.live || began >= w->rest_ns) {
 		w->files = seek(r, w, thread.space, sample) ? 0 : thread.files;
 		w->rest_ns = now_ns() + REST * (now_ns() - began);

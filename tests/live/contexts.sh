@@ -101,3 +101,42 @@ func init() { sums[7] = int(C.f(3)) }
 GO
 build_go go_cgo -ldflags '-linkmode=external -extldflags=-static'
 check 'a Go program with C code' "$dir/go_cgo"
+
+# More plans than there can be at a time: later processes have theirs when those have ended.
+python3 - "$dir/go_cgo" "$dir/other" 66 <<'PY'
+import os, struct, sys
+program = bytearray(open(sys.argv[1], 'rb').read())
+start, = struct.unpack_from('<Q', program, 40)
+count, = struct.unpack_from('<H', program, 60)
+sections = [struct.unpack_from('<IIQQQQIIQQ', program, start + 64 * i) for i in range(count)]
+table = next(s for s in sections if s[1] == 2)  # SHT_SYMTAB
+texts = sections[table[6]][4]
+for at in range(table[4], table[4] + table[5], 24):
+    name, = struct.unpack_from('<I', program, at)
+    if program[texts + name:].startswith(b'runtime.tlsg\0'):
+        break
+else:
+    sys.exit('no runtime.tlsg')
+for i in range(int(sys.argv[3])):  # the code itself does not use the symbol
+    struct.pack_into('<Q', program, at + 8, i)
+    with open(f'{sys.argv[2]}{i}', 'wb') as file:
+        file.write(program)
+    os.chmod(f'{sys.argv[2]}{i}', 0o755)
+PY
+"$offwind" record -a -F 199 --rotate 1 -o "$dir/windows" 2> "$dir/log.record" & recorder=$!
+has_window() { compgen -G "$dir/windows/*.pb.gz" > /dev/null; }
+until_or_dead $recorder has_window || fail "no window"
+others=()
+for i in $(seq 0 65); do
+	GOMAXPROCS=1 "$dir/other$i" > /dev/null & others+=($!)
+done
+until_or_dead $recorder grep -q 'too many different memory plans' "$dir/log.record" || fail "66 plans"
+kill "${others[@]}"
+wait "${others[@]}" 2> /dev/null
+"$dir/go_cgo" > "$dir/truth" & pid=$!
+has_labels() {
+	raw "$(ls "$dir"/windows/*.pb.gz | tail -n 1)" | samples | grep -q 'comm:\[go_cgo\].* route:\['
+}
+until_or_dead $pid has_labels || fail "no labels after other processes had all plans"
+kill $pid $recorder
+wait $recorder || fail "exit $?: $(cat "$dir/log.record")"

@@ -1,4 +1,5 @@
 /* agent/live/bpf/bpf.c: reads and writes the maps of the BPF programs: filters, tables, counters. */
+#include "agent/clock.h"
 #include "agent/live/bpf/bpf_internal.h"
 #include "agent/source/procfs.h"
 
@@ -8,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Between two counts of the plans that processes have. */
+#define PLANS_COUNT_NS UINT64_C(1000000000)
 
 int live_bpf_want(struct live_bpf *bpf, uint32_t pid)
 {
@@ -328,25 +332,6 @@ static bool plan_is_sound(const struct plan *plan)
 	return plan->ops[plan->n - 1].what == PLAN_STOP;
 }
 
-/* Return the number of a plan in the kernel's table; add it if it is new. */
-static int plan_number(struct live_bpf *bpf, const struct plan *plan, uint32_t *out)
-{
-	uint32_t i = 0;
-	int err;
-
-	while (i < bpf->n_plans && memcmp(&bpf->plans[i], plan, sizeof(*plan)) != 0)
-		i++;
-	*out = i;
-	if (i < bpf->n_plans)
-		return 0;
-	if (i == PLAN_PLANS_MAX)
-		return -ENOSPC;
-	err = bpf_map_update_elem(bpf_map__fd(bpf->skeleton->maps.plans), &i, plan, BPF_ANY);
-	if (!err)
-		bpf->plans[bpf->n_plans++] = *plan;
-	return err;
-}
-
 /* Note whether a process has a plan. live_bpf_has_plan asks at each fork: here that costs no system call. */
 static void note_plan(struct live_bpf *bpf, uint32_t pid, bool has)
 {
@@ -370,6 +355,74 @@ static void count_plan(struct live_bpf *bpf, uint32_t pid, int more)
 	bss->plans_in_use += (uint32_t)more;
 }
 
+/* Let a process have no plan any more. */
+static int drop_plan(struct live_bpf *bpf, uint32_t pid)
+{
+	int err = bpf_map_delete_elem(bpf_map__fd(bpf->skeleton->maps.plan_tasks), &pid);
+
+	note_plan(bpf, pid, false);
+	if (!err)
+		count_plan(bpf, pid, -1);
+	return err == -ENOENT ? 0 : err;
+}
+
+/* Drop the plans of processes that have ended, and return one that no process has; PLAN_PLANS_MAX: all are in use. */
+static uint32_t unused_plan(struct live_bpf *bpf)
+{
+	int fd = bpf_map__fd(bpf->skeleton->maps.plan_tasks);
+	bool used[PLAN_PLANS_MAX] = { false }, any = false;
+	struct plan_task task;
+	uint32_t pid, next, i = 0;
+
+	/* Deleting a key may start the iteration again, so the number of steps is bounded. */
+	for (size_t n = 0; n < 2 * (size_t)PLAN_TASKS_MAX; n++) {
+		if (bpf_map_get_next_key(fd, any ? &pid : NULL, &next))
+			break;
+		if (!bpf_map_lookup_elem(fd, &next, &task)) {
+			if (procfs_ended(next)) {
+				(void)drop_plan(bpf, next);
+				continue; /* from the key before */
+			}
+			if (task.plan < PLAN_PLANS_MAX)
+				used[task.plan] = true;
+		}
+		pid = next;
+		any = true;
+	}
+	while (i < PLAN_PLANS_MAX && used[i])
+		i++;
+	return i;
+}
+
+/* Return the number of a plan in the kernel's table; add it if it is new. */
+static int plan_number(struct live_bpf *bpf, const struct plan *plan, uint32_t *out)
+{
+	uint64_t now = now_ns();
+	uint32_t i = 0;
+	int err;
+
+	while (i < bpf->n_plans && memcmp(&bpf->plans[i], plan, sizeof(*plan)) != 0)
+		i++;
+	*out = i;
+	if (i < bpf->n_plans)
+		return 0;
+	if (i == PLAN_PLANS_MAX) {
+		/* All processes are looked at, so not for each one that wants another plan. */
+		if (now < bpf->plans_counted_ns)
+			return -ENOSPC;
+		bpf->plans_counted_ns = now + PLANS_COUNT_NS;
+		i = *out = unused_plan(bpf);
+		if (i == PLAN_PLANS_MAX)
+			return -ENOSPC;
+	}
+	err = bpf_map_update_elem(bpf_map__fd(bpf->skeleton->maps.plans), &i, plan, BPF_ANY);
+	if (err)
+		return err;
+	bpf->plans[i] = *plan;
+	bpf->n_plans += i == bpf->n_plans;
+	return 0;
+}
+
 int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *task,
 		  const struct plan *plan)
 {
@@ -377,13 +430,8 @@ int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *ta
 	struct plan_task entry = *task;
 	bool is_new;
 
-	if (!plan) {
-		err = bpf_map_delete_elem(fd, &pid);
-		note_plan(bpf, pid, false);
-		if (!err)
-			count_plan(bpf, pid, -1);
-		return err == -ENOENT ? 0 : err;
-	}
+	if (!plan)
+		return drop_plan(bpf, pid);
 	if (!plan_is_sound(plan))
 		return -EINVAL;
 	entry.reserved = 0;

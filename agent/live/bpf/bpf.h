@@ -134,7 +134,7 @@ bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t sinc
 /*
  * Let a process's samples have the slices that this plan copies; task names it and its base. An older plan
  * of the process is replaced. plan NULL: it has no plan any more. -EINVAL: the plan has operations that do
- * not exist. -ENOSPC: too many different plans are in use.
+ * not exist. -ENOSPC: running processes have too many different plans.
  */
 int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *task,
 		  const struct plan *plan);
