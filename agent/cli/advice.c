@@ -64,6 +64,9 @@ static bool lists(const char *list, size_t size, const char *path)
 	const char *end = list + size, *bare = without_usr(path);
 	size_t n = strlen(bare);
 
+	/* A worker may ask for a file without a name. */
+	if (!n)
+		return false;
 	for (const char *at = list; (at = memmem(at, (size_t)(end - at), bare, n)); at++) {
 		const char *line = at;
 

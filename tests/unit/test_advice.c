@@ -153,6 +153,13 @@ int main(void)
 		   "(-g, not stripped)"),
 	      "of no package");
 
+	/* The list is searched to its end, which is no line's, and no further. */
+	files[3].path = path_of("");
+	CHECK(says(&u, folder, true,
+		   "36 % of the time is in functions without names ( 1 %): build with symbols "
+		   "(-g, not stripped)"),
+	      "of no name");
+
 	/*
 	 * A package's list may have files below /usr that were mapped through the link to it, and
 	 * the reverse.
