@@ -269,6 +269,18 @@ static int on_record(void *ctx, struct perf_event_header *record, const struct l
 	return 0;
 }
 
+/* Callback of live_sideband_look: return 1 if a record cannot wait. */
+static int look_at_record(void *ctx, struct perf_event_header *record, const struct live_file *file)
+{
+	struct event events[LIVE_DECODE_MAX];
+	size_t n = live_sideband_decode(record, file, events);
+
+	for (size_t i = 0; i < n; i++)
+		if (is_urgent(ctx, &events[i]))
+			return 1;
+	return 0;
+}
+
 /* Callback of live_sideband_drain: process pid was born. */
 static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
 {
@@ -483,6 +495,30 @@ static int scan_ring(struct live *live)
 }
 
 /*
+ * Return whether the ring has a new record that cannot wait: any other than a sample without memory for names. Its records
+ * stay new.
+ */
+static bool has_urgent_record(struct live *live)
+{
+	struct live_ring ring = live->ring;
+	const uint8_t *bytes;
+	unsigned long end;
+	uint32_t size;
+	bool urgent = false;
+
+	if (live->looked > ring.scanned)
+		ring.scanned = live->looked;
+	while (!urgent && (size = live_ring_scan(&ring, &bytes, &end))) {
+		const struct capture_head *head = (const void *)bytes;
+
+		urgent = !live_captured_sound(head, size, live->events.n) || head->slices_len ||
+			 head->flags & (CAPTURE_OFF_CPU | CAPTURE_WAKER);
+	}
+	live->looked = ring.scanned;
+	return urgent;
+}
+
+/*
  * When recording stops, end the waits that are still going on: they are in the kernel's table. A
  * thread that is not in that table woke up while the ring had no room for the record of its end.
  */
@@ -566,6 +602,18 @@ static void move_horizon(struct live *live, uint64_t now)
 	live->urgent_ns = live->last_urgent_ns > horizon_ns ? horizon_ns : UINT64_MAX;
 }
 
+bool live_leave(struct live *live, uint64_t now)
+{
+	if (live->tick_ns == LIVE_TICK_NS || live->allocators || live->stopped ||
+	    live_begins(live) || now >= live->moved_ns + LIVE_TICK_NS ||
+	    live->urgent_ns != UINT64_MAX ||
+	    live_ring_used(&live->ring) >= live->ring.size / WAITING_PART ||
+	    has_urgent_record(live) || live_sideband_look(live->sideband, look_at_record, live))
+		return false;
+	live->looked_ns = now;
+	return true;
+}
+
 /*
  * Take the time before reading: a record that is older by SLACK_NS was in its ring by then, so all
  * events before the horizon are in the queue. The rest may come later.
@@ -590,7 +638,7 @@ int live_drain(struct live *live)
 		err = scan_ring(live);
 	if (!err && live->stopped)
 		err = end_all_off_cpu(live);
-	live->drained_ns = now;
+	live->drained_ns = live->looked_ns = now;
 	if (!err)
 		move_horizon(live, now);
 	if (!err && (live->horizon_ns != before || live->stopped))

@@ -139,18 +139,18 @@ static uint64_t tick_of(const struct live *live)
 
 /*
  * Sleep until a ring has enough data, until the next tick, or until the deadline. Return 0, 1 if the
- * watched descriptor is readable, or a negative code.
+ * watched descriptor is readable, 2 if a ring has enough data, or a negative code.
  */
 static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 {
-	uint64_t until = live->drained_ns + tick_of(live);
+	uint64_t until = live->looked_ns + tick_of(live);
 	struct epoll_event events[16];
 	bool asked = false, rang = false;
 	int n;
 
 	if (live->rang) {
 		live->rang = false;
-		return 0;
+		return 2;
 	}
 	if (deadline < until)
 		until = deadline;
@@ -179,7 +179,7 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 
 		(void)nanosleep(&rest, NULL);
 	}
-	return 0;
+	return rang ? 2 : 0;
 }
 
 /*
@@ -271,6 +271,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 	struct live *live = (struct live *)source;
 	uint64_t now = now_ns();
 	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * MS;
+	bool rang = false;
 	int err;
 
 	let_go(live);
@@ -292,12 +293,13 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		}
 		if (live->flushed)
 			return 0;
-		if (!live->stopped && now >= deadline && now < live->drained_ns + live->tick_ns)
+		if (!live->stopped && now >= deadline && now < live->looked_ns + live->tick_ns)
 			return -EAGAIN;
 		if (!live->stopped) {
 			err = wait_for_more(live, now, deadline);
 			if (err == 1)
 				return -EAGAIN;
+			rang = err == 2;
 			if (err < 0) {
 				(void)snprintf(source->error, sizeof(source->error),
 					       "waiting for samples: %s", strerror(-err));
@@ -308,7 +310,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		watch_wanted(live, now);
 		sweep(live, now);
 		err = watch_cpus(live, now);
-		if (!err)
+		if (!err && (rang || !live_leave(live, now)))
 			err = drain(live);
 		if (err)
 			return err;

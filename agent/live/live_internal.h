@@ -25,7 +25,8 @@
 #define LIVE_TICK_NS UINT64_C(200000000) /* between two readings of the rings, at most */
 /*
  * The same in the first second, as a recorded command may take no longer, and its runtime must be known before its samples
- * have names; with plans (set_plan); and with allocations, as a new allocator must be noticed soon.
+ * have names; and with allocations, as a new allocator must be noticed soon. With plans (set_plan), between two looks whether
+ * there is something that cannot wait (live_leave).
  */
 #define LIVE_TICK_SOON_NS UINT64_C(20000000)
 #define LIVE_BEGINNING_NS UINT64_C(1000000000)
@@ -77,6 +78,9 @@ struct live {
 
 	uint64_t began_ns; /* when the first event was asked for; 0: none was */
 	uint64_t drained_ns, horizon_ns, last_ns;
+	/* When the rings were drained or looked at, and the position in the ring of samples up to which that was done. */
+	uint64_t looked_ns;
+	unsigned long looked;
 	/*
 	 * Events are given out until horizon_ns. While the rings are read more often than every LIVE_TICK_NS, that is
 	 * moved on only so often, but for the first second, or when the first event after it that cannot wait is due:
@@ -133,6 +137,12 @@ int live_enqueue(void *ctx, const struct event *event);
  * horizon_ns. On failure the source's error says why.
  */
 int live_drain(struct live *live);
+/*
+ * With plans, look at the rings and return whether they can be left as they are: nothing is new that cannot wait until
+ * LIVE_TICK_NS have passed. That costs a fraction of what to drain them costs, and by then many processes have ended
+ * without a sample.
+ */
+bool live_leave(struct live *live, uint64_t now);
 
 /* Return the filters (enum capture_filter) that the options need. */
 uint32_t live_filters_of(const struct source_live_options *options);

@@ -32,6 +32,7 @@ struct sideband_ring {
 	uint64_t file_id;		   /* of file_fd, as in its records */
 	struct perf_event_mmap_page *page; /* followed by size bytes of records */
 	uint64_t head;			   /* the end of what is being read */
+	uint64_t looked;		   /* the end of what live_sideband_look has passed on */
 	struct live_file file;		   /* of the last mapping record of file_id */
 };
 
@@ -314,6 +315,40 @@ static int hand_over(struct sideband_ring *ring, struct perf_event_header *recor
 	return fn(ctx, record, file);
 }
 
+/*
+ * Copy a record to s->record. If any listener asked for build-ids, Linux sets the flag of build-ids in the records of all
+ * listeners.
+ */
+static struct perf_event_header *
+copy_record(struct live_sideband *s, const struct sideband_ring *ring, uint64_t tail, size_t size)
+{
+	struct perf_event_header *record = (void *)s->record;
+
+	copy_out(s, ring, tail, record, size);
+	if (!s->build_ids)
+		record->misc &= (uint16_t)~PERF_RECORD_MISC_MMAP_BUILD_ID;
+	return record;
+}
+
+int live_sideband_look(struct live_sideband *s, live_record_fn fn, void *ctx)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < s->n_rings; i++) {
+		struct sideband_ring *ring = &s->rings[i];
+		uint64_t head = head_of(ring), tail = ring->page->data_tail;
+		struct perf_event_header header;
+
+		if (ring->looked - tail <= head - tail) /* not drained since then */
+			tail = ring->looked;
+		for (; !err && next_header(s, ring, tail, head, &header); tail += header.size)
+			if (header.type == PERF_RECORD_MMAP2 || header.type == PERF_RECORD_FORK)
+				err = fn(ctx, copy_record(s, ring, tail, header.size), NULL);
+		ring->looked = tail;
+	}
+	return err;
+}
+
 int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record_fn fn, void *ctx)
 {
 	/*
@@ -331,16 +366,8 @@ int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record
 		int err = 0;
 
 		while (!err && next_header(s, ring, tail, ring->head, &header)) {
-			copy_out(s, ring, tail, s->record, header.size);
+			err = hand_over(ring, copy_record(s, ring, tail, header.size), fn, ctx);
 			tail += header.size;
-			/*
-			 * If any listener asked for build-ids, Linux sets this flag in the records
-			 * of all listeners.
-			 */
-			if (!s->build_ids)
-				((struct perf_event_header *)(void *)s->record)->misc &=
-					(uint16_t)~PERF_RECORD_MISC_MMAP_BUILD_ID;
-			err = hand_over(ring, (void *)s->record, fn, ctx);
 		}
 		if (!err) /* the rest after a record with a bad size is skipped */
 			tail = ring->head;

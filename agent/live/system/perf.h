@@ -59,5 +59,10 @@ typedef void (*live_fork_fn)(void *ctx, uint32_t pid, uint32_t parent);
  */
 int live_sideband_drain(struct live_sideband *sideband, live_fork_fn forks, live_record_fn fn,
 			void *ctx);
+/*
+ * Pass mappings and forks to fn, without their files, and let all records wait: those that have come since the last call of
+ * this function or of live_sideband_drain. Stop at fn's first non-zero result and return it.
+ */
+int live_sideband_look(struct live_sideband *sideband, live_record_fn fn, void *ctx);
 
 #endif
