@@ -19,8 +19,20 @@ static double percent(uint64_t part, uint64_t whole)
 	return 100 * (double)part / (double)whole;
 }
 
+/*
+ * Return the number of stacks that lack frames because they were larger than the copy. Where the end of a stack is not
+ * known, such as a goroutine's, the copy may be cut behind the outermost frame.
+ */
+static uint64_t lack_frames(const struct accounting *total)
+{
+	uint64_t truncated = total->stop[UW_STOP_TRUNCATED];
+
+	return total->unwound && truncated < total->cut ? truncated : total->cut;
+}
+
 void outcome_warn(const struct accounting *total)
 {
+	uint64_t lack = lack_frames(total);
 	uint64_t full = total->lost[EVENT_LOST_RING_FULL];
 	uint64_t unreadable = total->lost[EVENT_LOST_UNREADABLE];
 
@@ -39,11 +51,11 @@ void outcome_warn(const struct accounting *total)
 		log_warning("%" PRIu64 " records of mappings and processes were lost: some "
 			    "functions may have no names; raise the priority (-r 1)",
 			    total->sideband_lost);
-	if (total->cut && total->cut >= total->captured / CUT_SHARE)
+	if (lack && lack >= total->captured / CUT_SHARE)
 		log_warning("%" PRIu64 " of %" PRIu64
 			    " stacks were larger than the copy and lack their outermost frames: "
 			    "raise --stack-max, up to 1M",
-			    total->cut, total->captured);
+			    lack, total->captured);
 }
 
 void outcome_warn_rough(const struct source_info *info, const struct stats_event *events)
