@@ -184,8 +184,8 @@ static void test_frames_with_one_hash(void)
 static void test_new_frames_lie_behind_damage(void)
 {
 	static const char *const damages[] = {
-		"UPDATE frame_pages SET frames = CAST(substr(frames, 1, length(frames) - 1) AS "
-		"BLOB)",
+		("UPDATE frame_pages "
+		 "SET frames = CAST(substr(frames, 1, length(frames) - 1) AS BLOB)"),
 		"DELETE FROM settings WHERE name = 'last_frame'",
 		"UPDATE settings SET value = '1' WHERE name = 'last_frame'",
 		"INSERT INTO frame_pages VALUES (9223372036854775807, x'01')",
