@@ -180,7 +180,7 @@ static void put_match(FILE *sql, const char *column, const char *regex)
 static void put_stacks(FILE *sql, const char *key, const char *regex)
 {
 	(void)fprintf(sql,
-		      " AND stack %sIN (SELECT stack FROM stacks_by_frame WHERE frame IN (SELECT "
+		      "stack %sIN (SELECT stack FROM stacks_by_frame WHERE frame IN (SELECT "
 		      "frame FROM ",
 		      !strcmp(key, "ignore") ? "NOT " : "");
 	if (!strcmp(key, "module")) {
@@ -267,21 +267,44 @@ static void put_range(FILE *sql, const struct condition_range *range)
 			      from, last);
 }
 
+int condition_frames(FILE *sql, const struct http_request *r, struct http_reply *reply,
+		     enum condition_stacks stacks)
+{
+	bool others = stacks == CONDITION_OTHER_STACKS;
+	const char *before = others ? "NOT (" : "";
+
+	for (size_t i = 0; i < r->n_arguments; i++) {
+		const struct http_argument *a = &r->arguments[i];
+
+		if (!is_of_frames(a->key))
+			continue;
+		if (selection_try_regex(a->key, a->value))
+			return http_fail(reply, 400, "%s: '%.100s' is no valid condition", a->key,
+					 a->value);
+		(void)fputs(before, sql);
+		put_stacks(sql, a->key, a->value);
+		before = " AND ";
+	}
+	(void)fputs(others ? ")" : "", sql);
+	return 0;
+}
+
 int condition_write(FILE *sql, const struct http_request *r, struct http_reply *reply,
 		    const struct condition_range *range, uint32_t type)
 {
+	int err = 0;
+
 	(void)fprintf(sql, "type = %" PRIu32 " AND ", type);
 	put_range(sql, range);
-	for (size_t i = 0; i < r->n_arguments; i++) {
-		const struct http_argument *a = &r->arguments[i];
-		const char *key = label_of(a, range->base);
-		bool regex = is_of_frames(a->key);
+	if (range->stacks != CONDITION_ALL_STACKS && condition_has_frames(r)) {
+		(void)fputs(" AND ", sql);
+		err = condition_frames(sql, r, reply, range->stacks);
+	}
+	if (err)
+		return err;
+	for (size_t i = 0; i < r->n_arguments && !range->all_labels; i++) {
+		const char *key = label_of(&r->arguments[i], range->base);
 
-		if (regex && selection_try_regex(a->key, a->value))
-			return http_fail(reply, 400, "%s: '%.100s' is no valid condition", a->key,
-					 a->value);
-		if (regex)
-			put_stacks(sql, a->key, a->value);
 		if (!key || was_before(r, i, key, range->base))
 			continue;
 		if (!strcmp(key, "pid") || !strcmp(key, "tid"))

@@ -28,17 +28,29 @@ int condition_no_processes(struct http_reply *reply, const char *key);
 /* Which part of a range: tables by hour have the hours that lie in it as a whole, and others have the rest. */
 enum condition_part { CONDITION_ALL, CONDITION_WHOLE_HOURS, CONDITION_OTHER_HOURS };
 
+/* Which stacks: those that meet the conditions on functions and files, all, or those that do not meet them. */
+enum condition_stacks { CONDITION_MATCHING, CONDITION_ALL_STACKS, CONDITION_OTHER_STACKS };
+
 struct condition_range {
 	uint64_t from_ns, to_ns;
 	bool base; /* the conditions on labels are those of the base */
 	enum condition_part part;
+	enum condition_stacks stacks;
+	bool all_labels; /* without the conditions on labels */
 };
+
+/*
+ * Write the conditions on functions and files, of which there must be some; CONDITION_OTHER_STACKS: that one of them is not met.
+ * -EINVAL: see condition_write.
+ */
+int condition_frames(FILE *sql, const struct http_request *r, struct http_reply *reply,
+		     enum condition_stacks stacks);
 
 /* Write the condition that a row's time is in a range. */
 void condition_time(FILE *sql, const struct condition_range *range);
 
 /*
- * Write the conditions on rows of the table samples (of a table by hour for whole hours): type, time, labels, functions.
+ * Write the conditions on rows of the table samples (of a table by hour for whole hours): type, time, functions, labels.
  * -EINVAL: one cannot be asked; the reply says which.
  */
 int condition_write(FILE *sql, const struct http_request *r, struct http_reply *reply,

@@ -41,13 +41,21 @@ static int put_conditions(FILE *sql, const struct query_sums *q)
 	return condition_write(sql, q->request, q->reply, &q->range, q->type);
 }
 
-/* Write the condition on the hours that lie in the range as a whole, or on the others. */
-static int put_part(FILE *sql, const struct query_sums *q, enum condition_part part)
+/* Write the condition on the hours that lie in the range as a whole, or on the others; and on stacks. */
+static int put_part(FILE *sql, const struct query_sums *q, enum condition_part part,
+		    enum condition_stacks stacks)
 {
 	struct condition_range range = q->range;
 
 	range.part = part;
+	range.stacks = stacks;
 	return condition_write(sql, q->request, q->reply, &range, q->type);
+}
+
+/* Return the table that has a part of the range. */
+static const char *name_of(enum query_table table, enum condition_part part)
+{
+	return tables[part == CONDITION_OTHER_HOURS ? tables[table].rest : table].name;
 }
 
 void query_types(FILE *sql)
@@ -106,12 +114,26 @@ int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condi
 
 	(void)fputs("SELECT toUInt64(sum(part_rows)), toInt64(sum(part_value)) FROM (", sql);
 	put_batches_of(sql, table);
-	err = put_part(sql, &all, is_by_hour(table) ? CONDITION_WHOLE_HOURS : CONDITION_ALL);
+	err = put_part(sql, &all, is_by_hour(table) ? CONDITION_WHOLE_HOURS : CONDITION_ALL,
+		       CONDITION_ALL_STACKS);
 	if (!err && is_by_hour(table)) {
 		(void)fputs(" UNION ALL ", sql);
 		put_batches_of(sql, tables[table].rest);
-		err = put_part(sql, &all, CONDITION_OTHER_HOURS);
+		err = put_part(sql, &all, CONDITION_OTHER_HOURS, CONDITION_ALL_STACKS);
 	}
+	(void)fputs(") AS parts", sql);
+	return err;
+}
+
+int query_share(FILE *sql, const struct query_sums *q)
+{
+	int err;
+
+	(void)fputs("SELECT toUInt64(sum(part_all)), toUInt64(sum(part_matching)) FROM (SELECT "
+		    "count() AS part_all, toUInt64(0) AS part_matching FROM stacks UNION ALL "
+		    "SELECT toUInt64(0) AS part_all, count() AS part_matching FROM stacks WHERE ",
+		    sql);
+	err = condition_frames(sql, q->request, q->reply, CONDITION_MATCHING);
 	(void)fputs(") AS parts", sql);
 	return err;
 }
@@ -134,8 +156,51 @@ static int put_sums_of(FILE *sql, const struct query_sums *q, const char *column
 
 	(void)fprintf(sql, "SELECT %s, sum(n) AS part_n, sum(value) AS part_value FROM %s WHERE ",
 		      columns, tables[table].name);
-	err = put_part(sql, q, part);
+	err = put_part(sql, q, part, CONDITION_MATCHING);
 	(void)fprintf(sql, " GROUP BY %s", columns);
+	return err;
+}
+
+/*
+ * Write the sums of a part of the range by host that are to be subtracted. The sums of all hosts say which stacks there are
+ * besides those asked for: as a list, they choose ranges of the table's key.
+ */
+static int put_others(FILE *sql, const struct query_sums *q, enum condition_part part)
+{
+	struct query_sums all = *q;
+	int err;
+
+	all.range.all_labels = true; /* sums of all hosts have none */
+	(void)fprintf(sql,
+		      " UNION ALL SELECT host, -toInt64(sum(n)) AS part_n, -toInt64(sum(value)) AS "
+		      "part_value FROM %s WHERE ",
+		      name_of(QUERY_HOST_SUMS, part));
+	err = put_part(sql, q, part, CONDITION_ALL_STACKS);
+	if (err)
+		return err;
+	(void)fprintf(sql, " AND stack IN (SELECT stack FROM %s WHERE ",
+		      name_of(QUERY_HOUR_SUMS, part));
+	err = put_part(sql, &all, part, CONDITION_OTHER_STACKS);
+	(void)fputs(") GROUP BY host", sql);
+	return err;
+}
+
+/* The sums of all stacks by host, and those of the others, negative, as a table in parentheses. */
+static int put_difference(FILE *sql, const struct query_sums *q)
+{
+	int err;
+
+	(void)fprintf(sql,
+		      "(SELECT host, toInt64(sum(n)) AS part_n, toInt64(sum(value)) AS part_value "
+		      "FROM %s WHERE ",
+		      tables[QUERY_HOST_TOTALS].name);
+	err = put_part(sql, q, CONDITION_ALL, CONDITION_ALL_STACKS);
+	(void)fputs(" GROUP BY host", sql);
+	if (!err)
+		err = put_others(sql, q, CONDITION_WHOLE_HOURS);
+	if (!err)
+		err = put_others(sql, q, CONDITION_OTHER_HOURS);
+	(void)fputs(") AS parts", sql);
 	return err;
 }
 
@@ -177,6 +242,8 @@ static int put_joined(FILE *sql, const struct query_sums *q, const char *first, 
 /* Write where sums come from, and the conditions. */
 static int put_source(FILE *sql, const struct query_sums *q, const char *columns)
 {
+	if (q->subtracts)
+		return put_difference(sql, q);
 	if (is_by_hour(q->table))
 		return put_parts(sql, q, columns);
 	(void)fprintf(sql, "%s WHERE ", tables[q->table].name);
@@ -233,6 +300,9 @@ int query_points(FILE *sql, const struct query_sums *q)
 		      first, is_host(q) ? "host" : "''", part, part);
 	err = put_source(sql, q, is_host(q) ? "host" : "type");
 	(void)fputs(q->times ? " GROUP BY time, word" : " GROUP BY word", sql);
+	/* A host without the stacks has no row. */
+	if (q->subtracts)
+		(void)fputs(" HAVING sum(part_n) != 0 OR sum(part_value) != 0", sql);
 	return err;
 }
 

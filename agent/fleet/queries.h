@@ -33,6 +33,8 @@ struct query_sums { /* which samples are added up; all borrowed */
 	const char *key;
 	bool stacks; /* by stack, too */
 	bool times;  /* by slot, too */
+	/* Of QUERY_HOST_SUMS: QUERY_HOST_TOTALS less the sums of the other stacks, which are fewer. */
+	bool subtracts;
 	size_t n_rows;
 };
 
@@ -52,6 +54,11 @@ int query_batches(FILE *sql, struct http_reply *reply, const struct condition_ra
 void query_has_sums(FILE *sql, enum query_table table);
 int query_summed_batches(FILE *sql, struct http_reply *reply, const struct condition_range *range,
 			 enum query_table table);
+/*
+ * How many stacks there are, of all times, and for how many of them the conditions on functions and files are met; there must be
+ * some. -EINVAL: see condition_write.
+ */
+int query_share(FILE *sql, const struct query_sums *asked);
 /* stack, labels, value of the label, sum of n, sum of value: the rows with the most. -EINVAL: see condition_write. */
 int query_sums(FILE *sql, const struct query_sums *asked);
 /* Sum of n, sum of value of all of them. */

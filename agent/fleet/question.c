@@ -218,6 +218,45 @@ static int find_source(struct fleet *f, struct query_sums *asked, struct batches
 	return err;
 }
 
+/* Find out whether at least half of all stacks meet the conditions. */
+static int find_share(struct fleet *f, const struct query_sums *asked, bool *most)
+{
+	uint64_t n[2] = { 0, 0 }; /* of all stacks, and of those */
+	struct sql q;
+	int err = sql_begin(&q);
+
+	if (err)
+		return err;
+	err = query_share(q.out, asked);
+	if (err)
+		sql_drop(&q);
+	else
+		err = ask_numbers(f, asked->reply, &q, n, 2);
+	*most = !err && n[1] && n[1] >= n[0] - n[1];
+	return err;
+}
+
+/*
+ * Find out whether sums by host are found faster by subtracting those of the other stacks from all, because these are fewer.
+ * All tables must have the batches.
+ */
+static int find_way(struct fleet *f, struct query_sums *asked, const struct batches *batches)
+{
+	static const enum query_table needed[] = { QUERY_HOST_TOTALS, QUERY_HOUR_SUMS };
+	bool can = false;
+	int err;
+
+	if (asked->table != QUERY_HOST_SUMS || !asked->key || !condition_has_frames(asked->request))
+		return 0;
+	err = find_share(f, asked, &can);
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]) && !err && can; i++) {
+		can = false;
+		err = find_sums(f, asked->reply, &asked->range, batches, needed[i], &can);
+	}
+	asked->subtracts = !err && can;
+	return err;
+}
+
 static int slot(void *ctx, struct http_reply *reply, const struct api_range *range, uint64_t *ns)
 {
 	struct batches batches;
@@ -282,6 +321,43 @@ static int read_profile(void *ctx, const struct http_request *r, struct http_rep
 	return fail(reply, err);
 }
 
+static int ask_points(struct fleet *f, const struct query_sums *asked, char **text,
+		      struct uw_bytes *b)
+{
+	struct sql q;
+	int err = sql_begin(&q);
+
+	if (err)
+		return err;
+	err = query_points(q.out, asked);
+	if (!err)
+		return sql_ask(&q, f, asked->reply, NULL, text, b);
+	sql_drop(&q);
+	return err;
+}
+
+/* Ask for the sums. The caller frees *text, to which *b refers. */
+static int read_points(struct fleet *f, struct query_sums *asked, const struct batches *batches,
+		       char **text, struct uw_bytes *b)
+{
+	const struct api_range range = { asked->range.from_ns, asked->range.to_ns };
+	struct batches now = *batches;
+	int err = find_way(f, asked, batches);
+
+	if (!err)
+		err = ask_points(f, asked, text, b);
+	if (err || !asked->subtracts)
+		return err;
+	/* A batch that arrived meanwhile may be in one table alone, and then the difference is none. */
+	err = find_batches(f, asked->reply, &range, &now);
+	if (err || (now.n == batches->n && now.ends == batches->ends))
+		return err;
+	free(*text);
+	*text = NULL;
+	asked->subtracts = false;
+	return ask_points(f, asked, text, b);
+}
+
 static int scan(void *ctx, const struct http_request *r, struct http_reply *reply,
 		const struct api_range *range, const char *key, bool by_slot, api_sum_fn fn,
 		void *to, const char **type_name, const char **unit)
@@ -295,21 +371,14 @@ static int scan(void *ctx, const struct http_request *r, struct http_reply *repl
 	struct batches batches = { .n = 0 };
 	struct uw_bytes b = { .err = 0 };
 	struct fleet_type type = { .id = 0 };
-	struct sql q;
 	char *text = NULL, value[4096];
 	int err = prepare(f, &asked, &type, &batches);
 
-	if (!err)
-		err = sql_begin(&q);
 	if (err)
 		return fail(reply, err);
 	*type_name = f->type;
 	*unit = f->unit;
-	err = query_points(q.out, &asked);
-	if (err)
-		sql_drop(&q);
-	else
-		err = sql_ask(&q, f, reply, NULL, &text, &b);
+	err = read_points(f, &asked, &batches, &text, &b);
 	while (!err && !uw_bytes_done(&b)) {
 		struct history_point sum = { .start_ns = uw_bytes_u64(&b) * SECOND_NS };
 		int64_t n;

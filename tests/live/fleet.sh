@@ -151,6 +151,11 @@ echo "== sums of all hosts"
 quiet=$one/quiet
 "$offwind" fleet init -q $quiet || fail "another database"
 for table in types stacks names label_sets samples; do clickhouse_ask 1 quiet "INSERT INTO $table SELECT * FROM offwind_all.$table FINAL"; done
+# The same on two servers: each has the hosts that send to it.
+"$offwind" fleet init -q --cluster fleet $one/pair $two/pair || fail "another database of two servers"
+for n in 1 2; do
+	for table in types stacks names label_sets samples; do clickhouse_ask $n pair "INSERT INTO $table SELECT * FROM offwind.$table FINAL"; done
+done
 uses() { local table=$1; shift; "$offwind" query "$@" --sql --fleet $quiet | grep -q "FROM $table WHERE type = [1-9]"; } # TABLE QUESTION…
 uses_sums() { uses sums "$@" --from -2h; }
 sums_of() { "$offwind" query top --json --from -2h --fleet $quiet "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])'; }
@@ -162,12 +167,16 @@ uses_sums top --by comm && fail "sums of all hosts are used for labels"
 one_host=$(clickhouse_ask 1 quiet "SELECT any(host) FROM samples WHERE type = 0")
 of_host=$(clickhouse_ask 1 quiet "SELECT toInt64(sum(n)) FROM samples WHERE host = '$one_host' AND type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1)")
 [ "$(sums_of --label "host=$one_host")" = "$of_host" ] || fail "a host has $(sums_of --label "host=$one_host") samples, not $of_host"
+# The function that took the most time with those that it called.
+wide=$("$offwind" query top --sort total --fleet $quiet --from -2h -n 20 --json | python3 -c 'import json, re, sys; print(next(r["function"] for r in json.load(sys.stdin)["rows"] if re.fullmatch(r"\w+", r["function"])))')
+[ -n "$wide" ] || fail "no function takes the most time"
 # Sums of a host and hour, and the rest of a range from the samples: the same as of samples alone, wherever the range begins and ends.
 now=$(date +%s) middle=$(clickhouse_ask 1 quiet "SELECT toUInt32(toDateTime(avg(toUInt32(time)))) FROM samples WHERE type = 0")
 hour=$((now / 3600 * 3600))
 for range in "$((hour - 3600)) $((hour + 3600))" "$((hour - 7200)) $middle" "$middle $((middle + 9000))" "$((middle - 3500)) $((middle + 100))"; do
 	read -r from to <<<"$range"
-	within="--fleet $quiet --from $(date -u -d @$from +%FT%TZ) --to $(date -u -d @$to +%FT%TZ)"
+	when="--from $(date -u -d @$from +%FT%TZ) --to $(date -u -d @$to +%FT%TZ)"
+	within="--fleet $quiet $when"
 	clickhouse_ask 1 quiet "SELECT host, toInt64(sum(n)) AS all FROM samples WHERE type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1) AND time >= toDateTime($from) AND time < toDateTime($to) GROUP BY host ORDER BY host" | tr '\t' ' ' >"$dir/expected"
 	"$offwind" query labels host --type samples --json $within | python3 -c 'import json, sys; [print(r["value"], r["samples"]) for r in sorted(json.load(sys.stdin)["values"], key=lambda r: r["value"])]' >"$dir/of_hosts"
 	diff "$dir/expected" "$dir/of_hosts" || fail "the hosts of $range"
@@ -175,9 +184,16 @@ for range in "$((hour - 3600)) $((hour + 3600))" "$((hour - 7200)) $middle" "$mi
 	# The same of one function.
 	of_function="stack IN (SELECT stack FROM stacks_by_frame WHERE frame IN (SELECT frame FROM names WHERE has(functions, 'renamed_function')))"
 	in_range="type = (SELECT id FROM types WHERE type = 'cpu' LIMIT 1) AND time >= toDateTime($from) AND time < toDateTime($to)"
-	clickhouse_ask 1 quiet "SELECT host, toInt64(sum(n)) AS all FROM samples WHERE $in_range AND $of_function GROUP BY host ORDER BY host" | tr '\t' ' ' >"$dir/expected"
-	"$offwind" query labels host --focus '^renamed_function$' --type samples --json $within | python3 -c 'import json, sys; [print(r["value"], r["samples"]) for r in sorted(json.load(sys.stdin)["values"], key=lambda r: r["value"])]' >"$dir/of_hosts"
-	diff "$dir/expected" "$dir/of_hosts" || fail "the hosts that run a function in $range"
+	for name in '^renamed_function$' "^$wide\$" .; do
+		# ".": stacks that have a function at all, which are at least half; those of the others are subtracted from all.
+		[ "$name" = . ] && named="notEmpty(functions)" || named="has(functions, '${name:1:-1}')"
+		clickhouse_ask 1 quiet "SELECT host, toInt64(sum(n)) AS all FROM samples WHERE $in_range AND stack IN (SELECT stack FROM stacks_by_frame WHERE frame IN (SELECT frame FROM names WHERE $named)) GROUP BY host ORDER BY host" | tr '\t' ' ' >"$dir/expected"
+		for fleet in "$quiet" "$one/pair"; do
+			"$offwind" query labels host --focus "$name" --type samples --json --fleet $fleet $when | python3 -c 'import json, sys; [print(r["value"], r["samples"]) for r in sorted(json.load(sys.stdin)["values"], key=lambda r: r["value"])]' >"$dir/of_hosts"
+			diff "$dir/expected" "$dir/of_hosts" || fail "the hosts that run $name in $range, $fleet"
+			"$offwind" query labels host --focus "$name" --sql --fleet $fleet $when | grep -q "FROM host_totals WHERE .* UNION ALL SELECT host, -toInt64(sum(n)) " || [ "$name" != . ] || fail "nothing is subtracted in $range, $fleet"
+		done
+	done
 	"$offwind" query labels host --focus '^renamed_function$' --sql $within | grep -q "FROM host_sums WHERE type = [1-9].* FROM samples WHERE" || fail "sums by hour are not used for a function of hosts in $range"
 	uses host_sums top --label "host=$one_host" $within || fail "sums by hour are not used for one host in $range"
 	for function in "" '^renamed_function$'; do

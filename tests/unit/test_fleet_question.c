@@ -41,8 +41,10 @@ FILE *open_memstream(char **text, size_t *size)
 struct server {
 	uint64_t n_batches, ends, times; /* of samples */
 	uint64_t n_late;		 /* that arrive when those there were counted */
+	uint64_t n_later;		 /* that arrive while the question is answered */
 	uint64_t n_summed;		 /* of the tables of sums */
-	bool has_sums, has_stack;
+	uint64_t share[2];		 /* rows of all stacks, and of those that match */
+	bool has_sums, has_stack, lacks_totals;
 	char asked[8192], said[8192];
 };
 
@@ -102,10 +104,13 @@ static int answer(void *ctx, const char *sql, const struct fleet_ids *ids, char 
 		s->n_batches += s->n_late;
 		s->n_late = 0;
 	} else if (strstr(sql, "system.tables")) {
-		put(&reply, s->has_sums, 8);
+		put(&reply, s->has_sums && !(s->lacks_totals && strstr(sql, "'host_totals'")), 8);
 	} else if (strstr(sql, "sum(rows)")) {
 		put(&reply, s->n_summed, 8);
 		put(&reply, s->ends, 8);
+	} else if (strstr(sql, "part_matching")) {
+		put(&reply, s->share[0], 8);
+		put(&reply, s->share[1], 8);
 	} else if (strstr(sql, "SELECT stack, frames FROM")) {
 		put(&reply, 5, 8);
 		put(&reply, 2, 1);
@@ -123,6 +128,8 @@ static int answer(void *ctx, const char *sql, const struct fleet_ids *ids, char 
 			put(&reply, 30, 8);
 		}
 		(void)snprintf(s->asked, sizeof(s->asked), "%s", sql);
+		s->n_batches += s->n_later;
+		s->n_later = 0;
 	}
 	*text = malloc(sizeof(reply.bytes));
 	if (!*text)
@@ -261,6 +268,53 @@ static void test_batches_arrive_meanwhile(void)
 	      "a batch that arrived after they were counted");
 }
 
+/* Return how often a text is in the last question. */
+static int times_in(const struct server *s, const char *text)
+{
+	int n = 0;
+
+	for (const char *at = s->asked; (at = strstr(at, text)); at++)
+		n++;
+	return n;
+}
+
+static void test_what_most_stacks_have_is_the_difference(void)
+{
+	static const char url[] = "/api/v1/labels?key=host&host=h&focus=^a$&" PART;
+	static const char begin[] = "FROM (SELECT host, toInt64(sum(n)) AS part_n";
+	static const char subtracted[] = " UNION ALL SELECT host, -toInt64(sum(n)) AS part_n, "
+					 "-toInt64(sum(value)) AS part_value FROM ";
+	struct server s = { .n_batches = 24,
+			    .ends = 7,
+			    .times = 1,
+			    .n_summed = 24,
+			    .share = { 9, 5 },
+			    .has_sums = true };
+
+	CHECK(asks_from(&s, url, "FROM host_sums WHERE"), "the stacks that do not match");
+	CHECK(strstr(s.asked, begin) != NULL, s.asked);
+	CHECK(times_in(&s, subtracted) == 2, "whole hours and the others");
+	CHECK(times_in(&s, "AND host IN ('h')") == 3, "each has the condition on hosts");
+	CHECK(times_in(&s, " AND NOT (stack IN (SELECT stack FROM stacks_by_frame") == 2,
+	      "which stacks do not match");
+	CHECK(strstr(s.asked, " AND stack IN (SELECT stack FROM hour_sums WHERE") &&
+		      strstr(s.asked, " AND stack IN (SELECT stack FROM sums WHERE"),
+	      "of those that there are");
+	CHECK(strstr(s.asked, " HAVING sum(part_n) != 0 OR sum(part_value) != 0"),
+	      "hosts without the function are none");
+	s.n_later = 1;
+	CHECK(asks_from(&s, url, "FROM host_sums WHERE") && !strstr(s.asked, begin),
+	      "a batch arrived meanwhile: the sums themselves are asked");
+	s.n_batches = 24;
+	s.lacks_totals = true;
+	CHECK(asks_from(&s, url, "FROM host_sums WHERE") && !strstr(s.asked, begin),
+	      "there are no totals");
+	s.lacks_totals = false;
+	s.share[1] = 4;
+	CHECK(asks_from(&s, url, "FROM host_sums WHERE") && !strstr(s.asked, begin),
+	      "most stacks do not match");
+}
+
 static void test_a_file_has_one_path(void)
 {
 	struct server s = { .n_batches = 24, .ends = 7, .times = 1, .has_stack = true };
@@ -275,12 +329,18 @@ static void test_a_file_has_one_path(void)
 /* Whichever text cannot be begun, the reply says that there is no answer. */
 static void test_no_memory_is_said(void)
 {
-	static const char *const urls[] = { "/api/v1/labels", "/api/v1/labels?key=host&" DAY,
-					    "/api/v1/top?" DAY, "/api/v1/timeline?" DAY,
+	static const char *const urls[] = { "/api/v1/labels",
+					    "/api/v1/labels?key=host&" DAY,
+					    "/api/v1/top?" DAY,
+					    "/api/v1/timeline?" DAY,
+					    "/api/v1/labels?key=host&focus=^a$&" DAY,
 					    "/api/v1/counters?" DAY };
-	struct server s = {
-		.n_batches = 24, .ends = 7, .times = 1, .n_summed = 24, .has_sums = true
-	};
+	struct server s = { .n_batches = 24,
+			    .ends = 7,
+			    .times = 1,
+			    .n_summed = 24,
+			    .share = { 9, 5 },
+			    .has_sums = true };
 	char error[HTTP_ERROR];
 
 	for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
@@ -305,6 +365,7 @@ int main(void)
 	test_hours_are_whole();
 	test_sums_have_the_batches();
 	test_batches_arrive_meanwhile();
+	test_what_most_stacks_have_is_the_difference();
 	test_a_file_has_one_path();
 	if (!HAS_ASAN)
 		test_no_memory_is_said();
