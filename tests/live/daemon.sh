@@ -170,11 +170,11 @@ settings() { printf '%s\n' '[server]' 'record = any' '[record]' 'rotate = 2' 'ev
 changed() { [ "$(grep -c 'the settings have changed:' "$dir/log")" = "$1" ]; }
 # Print the sum of CPU time, and the number of samples.
 values() { curl -s --unix-socket "$socket" "http://localhost/api/v1/top?n=1&type=cpu&$1" | python3 -c 'import json, sys; top = json.load(sys.stdin); print(top["value"], top["samples"])'; }
-# Print each window after one, with the period of its samples (0: they differ), and how much is of another program. A
+# Print each window, with the period of its samples (0: they differ), and how much is of another program. A
 # sample that came late may have an earlier time than its window.
-kinds() { # window comm
+kinds() { # CONDITION comm: of those windows
 	local id start end n all mine
-	sqlite3 -cmd ".timeout 10000" -separator ' ' "$history" "SELECT id, start_ns, end_ns FROM windows WHERE id > $1 ORDER BY id" |
+	sqlite3 -cmd ".timeout 10000" -separator ' ' "$history" "SELECT id, start_ns, end_ns FROM windows WHERE $1 ORDER BY id" |
 		while read -r id start end; do
 			read -r all n < <(values "from=${start}ns&to=${end}ns")
 			read -r mine _ < <(values "from=${start}ns&to=${end}ns&comm=$2")
@@ -189,19 +189,20 @@ grep -q 'have changed: --freq=49 --comm=prog' "$dir/log" || fail "$(cat "$dir/lo
 last=$(newest)
 grew() { [ "$(newest)" -ge $((last + $1)) ]; }
 until_or_dead $daemon grew 4 || fail "nothing is recorded at another rate"
-kinds $((first - 1)) prog >"$dir/kinds"
+kinds "id >= $first" prog >"$dir/kinds"
 awk '$2 == 20408163 && $3 == 0 { new++ } $2 == 10101010 && !new { old++ } $2 != 20408163 && ($2 != 10101010 || new) { wrong++ } END { exit !(old && new >= 2 && !wrong) }' "$dir/kinds" ||
 	fail "windows before and after, with their periods: $(cat "$dir/kinds")"
 # What is not there yet may be named; here a unit, of which nothing is recorded before it begins.
 if [ -n "$group" ] && mkdir "$group/offwind-$$.slice" 2>/dev/null; then
 	settings "freq = 49" "unit = offwind-$$-later"
 	until_or_dead $daemon changed 2 || fail "a unit: $(cat "$dir/log")"
+	changed_ns=$(date +%s%N) # windows that began before have samples of before, and are written when the machine comes to it
 	last=$(newest)
 	mkdir "$group/offwind-$$.slice/offwind-$$-later.service" && echo $other >"$group/offwind-$$.slice/offwind-$$-later.service/cgroup.procs"
 	is_recorded() { [ "$(values "comm=other&from=$1ns" | cut -d' ' -f1)" -gt 0 ]; }
 	began=$(sqlite3 -cmd ".timeout 10000" "$history" "SELECT end_ns FROM windows WHERE id = $last")
 	until_or_dead $daemon is_recorded $began || fail "a unit that began later is not recorded"
-	kinds $((last + 1)) other >"$dir/kinds"
+	kinds "start_ns >= $changed_ns" other >"$dir/kinds"
 	awk '$2 != 20408163 || $3' "$dir/kinds" | grep . && fail "others than the unit: $(cat "$dir/kinds")"
 	echo $other >"$group/cgroup.procs"
 	rmdir "$group/offwind-$$.slice/offwind-$$-later.service" "$group/offwind-$$.slice"
@@ -209,9 +210,10 @@ fi
 # A process; then everything again, at the rate from before.
 settings "freq = 49" "pid = $other"
 until_or_dead $daemon grep -q "have changed: --freq=49 --pid=$other" "$dir/log" || fail "a process: $(cat "$dir/log")"
+changed_ns=$(date +%s%N)
 last=$(newest)
-until_or_dead $daemon grew 2
-kinds $((last + 1)) other | awk '$2 != 20408163 || $3' | grep . && fail "others than the process"
+until_or_dead $daemon grew 3
+kinds "start_ns >= $changed_ns" other | awk '$2 != 20408163 || $3' | grep . && fail "others than the process"
 # A budget of 6 ms a minute is used up at once: the rate falls.
 metric() { curl -s --unix-socket "$socket" http://localhost/metrics | sed -nE "s/^$1 //p"; }
 above() { awk -v n="$(metric "$1")" -v least="$2" 'BEGIN { exit !(n > least) }'; }
@@ -235,8 +237,8 @@ until_or_dead $daemon changed $((n + 1)) || fail "everything again: $(cat "$dir/
 last=$(newest)
 until_or_dead $daemon grew 2
 [ "$(metric offwind_rate_hertz)" = 99 ] || fail "the rate without a budget: $(metric 'offwind_rate.*')"
-everything() { kinds $((last + 1)) prog | awk '$2 == 10101010 && $3 { all++ } END { exit !all }'; }
-until_or_dead $daemon everything || fail "not everything is recorded again: $(kinds $((last + 1)) prog)"
+everything() { kinds "id > $((last + 1))" prog | awk '$2 == 10101010 && $3 { all++ } END { exit !all }'; }
+until_or_dead $daemon everything || fail "not everything is recorded again: $(kinds "id > $((last + 1))" prog)"
 [ "$(roles)" = "$before" ] || fail "the daemon began again: $(cat "$dir/log")"
 [ -z "$(sums)" ] || fail "sums of windows after changes: $(sums)"
 kill $other
