@@ -672,7 +672,9 @@ static void hold(struct modules *modules, struct known *k)
 	if (modules->hurry)
 		return;
 	k->open_error = modules_open_next(modules, k);
-	if (k->open_error == -EMFILE || k->fd >= (int)modules->held_max) {
+	/* -EBUSY: a lock of the process, or a busy machine, keeps the opener waiting; it may not when the sample asks. */
+	if (k->open_error == -EMFILE || k->open_error == -EBUSY ||
+	    k->fd >= (int)modules->held_max) {
 		if (k->fd >= 0)
 			(void)close(k->fd);
 		k->fd = -1;

@@ -5,6 +5,7 @@
 #include "agent/process/modules.h"
 
 #include "agent/limits.h"
+#include "agent/opener/places.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -170,6 +171,43 @@ static void test_a_file_is_opened_later_in_a_hurry(void)
 	modules_hurry(modules, false);
 	CHECK(module_fd(map(modules, 2)) >= 0, "at its mapping again");
 	CHECK(resolves(modules, second) && second->state == MODULE_USABLE, "and the others later");
+	modules_free(modules);
+	opener_free(opener);
+}
+
+#define DELETED_FILE "/none/deleted" /* which only its mapping leads to */
+static int n_busy;		     /* so many links in map_files keep the opener waiting */
+
+/* In place of the opener's (agent/opener/places.h). */
+int places_mapped_link(const struct opener_file *file, int *fd)
+{
+	if (strcmp(file->path, DELETED_FILE) != 0)
+		return -ENOENT;
+	if (n_busy) {
+		n_busy--;
+		return -EBUSY;
+	}
+	*fd = open(path_of(0), O_PATH | O_CLOEXEC);
+	return *fd < 0 ? -errno : 0;
+}
+
+/* A deleted file that the opener would have had to wait for too long is looked for again when a sample needs it. */
+static void test_a_file_that_keeps_the_opener_waiting(void)
+{
+	const struct event_mapping mapping = {
+		.start = 1 << 20, .end = 2 << 20, .inode = 7, .deleted = true, .path = DELETED_FILE
+	};
+	struct source_info info = { .kind = "live" };
+	struct opener_options options = { .live = true };
+	struct modules *modules = NULL;
+	struct opener *opener;
+	struct module *module;
+
+	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	n_busy = 1;
+	module = modules_get(modules, (uint32_t)getpid(), &mapping);
+	CHECK(!n_busy && module_fd(module) < 0, "not at its mapping");
+	CHECK(resolves(modules, module) && module->state == MODULE_USABLE, "then");
 	modules_free(modules);
 	opener_free(opener);
 }
@@ -399,6 +437,7 @@ int main(void)
 	make_files();
 	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
 	test_a_file_is_opened_later_in_a_hurry();
+	test_a_file_that_keeps_the_opener_waiting();
 	test_unused_files_are_closed(modules);
 	test_unused_modules_are_forgotten(modules);
 	test_code_of_ended_processes_is_released(modules);
