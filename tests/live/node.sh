@@ -90,14 +90,24 @@ $3 == "[v8]" && $10 ~ /truth\.js$/ {
 END {
 	done()
 	printf "%d samples of JavaScript, %d not whole with all names; %d frames of the program, %d on the line of a call, %d wrong; %d callers skipped\n", samples, incomplete, frames, lines, bad, skipped
-	exit !(samples > 200 && skipped <= samples / 50 && incomplete <= samples / 20 && frames > 400 && lines > 400 && bad == 0)
+	if (bad == 0 && samples > 200 && (incomplete > samples / 20 || skipped > samples / 50)) exit 2
+	exit !(samples > 200 && frames > 400 && lines > 400 && bad == 0)
 }
 A
-"$offwind" record -F 499 --raw="$dir/a.owc" -f folded -o "$dir/live" -- "${inside[@]}" node "$source" 5000000 2>"$dir/log" || fail "record"
-! grep 'functions are not named' "$dir/log" || fail "it says that they have no names"
-"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/a.tsv" "$dir/a.owc" 2>"$dir/log" || fail "unwind"
-computing() { awk -f "$dir/computing.awk" "$root$source" "$1"; } # FILE
-computing "$dir/a.tsv" || fail "computing"
+# Record the program that computes, and look at its capture. Names are read while it runs, and not while samples are late or memory
+# is slow to answer: on a busy machine, again.
+computing() { # WHAT CAPTURE OPTION…
+	local attempt
+	for attempt in 1 2 3 4 5; do
+		"$offwind" record -F 499 "${@:3}" -- "${inside[@]}" node "$source" 5000000 2>"$dir/log" || fail "record, $1"
+		! grep 'functions are not named' "$dir/log" || fail "it says that they have no names"
+		"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/a.tsv" "$2" 2>"$dir/log" || fail "unwind, $1"
+		awk -f "$dir/computing.awk" "$root$source" "$dir/a.tsv" && return
+		[ $? = 2 ] || break
+	done
+	fail "$1"
+}
+computing "computing" "$dir/a.owc" --raw="$dir/a.owc" -f folded -o "$dir/live"
 "$offwind" unwind -q ${root:+--symfs "$root"} --format folded -o "$dir/later" "$dir/a.owc" 2>"$dir/log" || fail "folded"
 diff <(sort "$dir/live") <(sort "$dir/later") >"$dir/log" || fail "live and later differ"
 # Another machine: without node's file, and without the store. The capture has the code by which return addresses out of
@@ -139,8 +149,6 @@ awk -F '\t' '
 	}' "$dir/l.tsv" || fail "a loop"
 
 # Captured alone, nothing is walked while it is recorded, but all is read that a walk will need.
-"$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "${inside[@]}" node "$source" 5000000 2>"$dir/log" || fail "record --raw"
-"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/c.tsv" "$dir/c.owc" 2>"$dir/log" || fail "unwind --raw"
-computing "$dir/c.tsv" || fail "computing, captured alone"
+computing "computing, captured alone" "$dir/c.owc" --raw -o "$dir/c.owc"
 [ -n "$root" ] || diff <("$offwind" unwind -q --format folded "$dir/c.owc" 2>>"$dir/log" | sort) <(away "$dir/c.owc") >"$dir/diff" ||
 	{ head -c 2000 "$dir/diff"; fail "another machine differs, captured alone"; }
