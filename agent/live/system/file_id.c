@@ -1,6 +1,7 @@
 /* agent/live/system/file_id.c: a cache of the build-ids of mapped files. */
 #include "agent/live/system/file_id.h"
 
+#include "agent/clock.h"
 #include "agent/hash.h"
 #include "agent/live/system/mount.h"
 #include "agent/live/system/pin.h"
@@ -19,6 +20,12 @@
 #define KEEP_NS \
 	UINT64_C(60000000000) /* the same for a file of the root file system that is not deleted */
 #define SWEEP_NS UINT64_C(1000000000)
+/*
+ * Between two attempts to open a file: a process that executes itself again and again has other mappings by the time that
+ * one is opened, which takes a thread (places_mapped_link).
+ */
+#define AGAIN_NS     UINT64_C(1000000)
+#define AGAIN_MAX_NS UINT64_C(50000000)
 
 struct known {
 	uint32_t major, minor;
@@ -28,6 +35,8 @@ struct known {
 	int fd;			 /* -1: closed */
 	bool indexed;
 	uint64_t used_ns;
+	uint64_t again_ns,
+		pause_ns; /* it could not be opened: not tried again before, and so long */
 };
 
 struct live_file_ids {
@@ -138,6 +147,24 @@ static int open_file(struct live_file_ids *ids, struct live_pins *pins, uint32_t
 	return 0;
 }
 
+/* Open a file that is not open, but not so soon after an attempt that failed. Return whether it is open now. */
+static bool open_again(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
+		       const struct event_mapping *m, struct known *k)
+{
+	int fd;
+
+	if (now_ns() < k->again_ns)
+		return false;
+	if (open_file(ids, pins, pid, m, &fd)) {
+		k->pause_ns = longer_pause(k->pause_ns, AGAIN_NS, AGAIN_MAX_NS);
+		k->again_ns = now_ns() + k->pause_ns;
+		return false;
+	}
+	k->fd = fd;
+	k->pause_ns = 0;
+	return true;
+}
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
@@ -174,30 +201,22 @@ bool live_file_ids_hold(struct live_file_ids *ids, const struct event_mapping *m
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *m, uint64_t now_ns)
 {
-	struct known *k = NULL;
-	bool again;
+	struct known *k;
+	bool again, is_new = false;
 	uint32_t i;
-	int fd = -1;
 
 	if (m->build_id.size || !m->inode || !m->path || m->path[0] != '/')
 		return;
 	i = find(ids, m);
 	again = i != UW_HASH_NONE;
-	if (again)
-		k = &ids->known[i];
-	if ((!k || k->fd < 0) && open_file(ids, pins, pid, m, &fd))
-		fd = -1; /* it cannot be opened; a cached file is still known by its generation */
-	if (fd >= 0 && !k)
-		k = add(ids, m);
-	if (!k) {
-		if (fd >= 0)
-			(void)close(fd);
+	k = again ? &ids->known[i] : add(ids, m);
+	if (!k)
 		return;
-	}
-	if (fd >= 0)
-		k->fd = fd;
+	/* If it cannot be opened, a file that was open is still known by its generation. */
+	if (k->fd < 0)
+		is_new = open_again(ids, pins, pid, m, k);
 	/* What is filled in at one time needs one look at a file, however many processes have mapped it. */
-	if (k->fd >= 0 && (!again || fd >= 0 || k->used_ns != now_ns))
+	if (k->fd >= 0 && (is_new || k->used_ns != now_ns))
 		read_id(k, again);
 	k->used_ns = now_ns;
 	m->build_id = k->id;
