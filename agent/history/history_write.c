@@ -482,13 +482,15 @@ static int put_sample(struct adding *a, size_t index, struct history_sample *to)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < a->s->n_types && !err; i++) {
+	for (size_t i = 0; i < a->s->n_types; i++) {
 		int64_t value = stacks_value(a->s, index, i);
 
 		if (!value)
 			continue;
 		if (to->n_values == HISTORY_VALUES)
 			err = put_one(a, to);
+		if (err)
+			break;
 		to->values[to->n_values++] =
 			(struct history_value){ .type = (uint32_t)a->types[i], .value = value };
 	}
