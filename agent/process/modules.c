@@ -422,26 +422,6 @@ static void set_place(const struct modules *modules, struct known *k, uint32_t p
 	k->deleted = mapping->deleted;
 }
 
-/*
- * Try again to open a file that could not be opened before, through this process: its root or its
- * mappings may lead to the file. A process can map such a file 65,000 times, and so can its children,
- * and each attempt takes about 100 us: after TRIES_MAX attempts only each doubling of the number of
- * mappings is an occasion.
- */
-static void try_again(struct modules *modules, struct known *k, uint32_t pid,
-		      const struct event_mapping *mapping)
-{
-	if (!k->open_error || k->fd >= 0 || k->module.state != MODULE_NOT_OPENED || modules->hurry)
-		return;
-	k->n_mapped_unopened++;
-	if (k->n_mapped_unopened > TRIES_MAX && k->n_mapped_unopened & (k->n_mapped_unopened - 1))
-		return;
-	set_place(modules, k, pid, mapping);
-	k->asked_source = false;
-	k->next_candidate = 0;
-	k->open_error = modules_open_next(modules, k);
-}
-
 /* ---- files that no process has mapped any more ---------------------------------------- */
 
 bool modules_are_many(const struct modules *modules)
@@ -683,7 +663,7 @@ static void hold(struct modules *modules, struct known *k)
 	modules->n_open += k->fd >= 0;
 }
 
-/* A process has mapped the file of a parked module: hold it open again. */
+/* A process has mapped the file of a module that is not open: look for it anew, and hold it. */
 static void hold_again(struct modules *modules, struct known *k, uint32_t pid,
 		       const struct event_mapping *mapping)
 {
@@ -692,6 +672,23 @@ static void hold_again(struct modules *modules, struct known *k, uint32_t pid,
 		return;
 	set_place(modules, k, pid, mapping);
 	hold(modules, k);
+}
+
+/*
+ * Try again to open a file that could not be opened before, through this process: its root or its
+ * mappings may lead to the file. A process can map such a file 65,000 times, and so can its children,
+ * and each attempt takes about 100 us: after TRIES_MAX attempts only each doubling of the number of
+ * mappings is an occasion.
+ */
+static void try_again(struct modules *modules, struct known *k, uint32_t pid,
+		      const struct event_mapping *mapping)
+{
+	if (!k->open_error || k->fd >= 0 || k->module.state != MODULE_NOT_OPENED || modules->hurry)
+		return;
+	k->n_mapped_unopened++;
+	if (k->n_mapped_unopened > TRIES_MAX && k->n_mapped_unopened & (k->n_mapped_unopened - 1))
+		return;
+	hold_again(modules, k, pid, mapping);
 }
 
 /* Copy the vDSO's bytes, if the source has them. -ENOMEM. */
