@@ -230,8 +230,7 @@ has_store() { # it is confined, too; sets store
 until_or_dead $supervisor has_store || fail "no store process"
 kill -STOP "$store"
 for pid in $(cat "/proc/$supervisor/task/$supervisor/children"); do has_name "$pid" offwind-worker && kill -SEGV "$pid"; done
-has_gone() { ! runs "$store"; }
-until_or_dead $supervisor has_gone || fail "the store process is left"
+until_or_dead $supervisor has_ended "$store" || fail "the store process is left"
 until_or_dead $supervisor grep -q "recording goes on" "$dir/err" || fail "a stopped store: $(cat "$dir/err")"
 interrupt $supervisor || fail "a stopped store: exit $?: $(cat "$dir/err")"
 grep -q "the process that writes the store does not end, and is killed" "$dir/err" || fail "a stopped store: $(cat "$dir/err")"
