@@ -365,8 +365,8 @@ static bool press(struct top *t, int key)
 
 /* ---- the loop ---------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t
-	interrupted; /* before there is a screen, which takes signals itself (screen.c) */
+/* By a signal before there is a screen, which takes signals itself (screen.c). */
+static volatile sig_atomic_t interrupted;
 
 static void on_signal(int number)
 {
