@@ -70,12 +70,13 @@ static bool is_option(const char *word, const char *name)
 	return !strncmp(word + 2, name, size) && (!word[2 + size] || word[2 + size] == '=');
 }
 
-static bool is_dropped(const char *word)
+/* A recording of waits takes as many of them as the daemon does; without waits the option would be wrong. */
+static bool is_dropped(const char *word, bool off_cpu)
 {
 	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
 		if (is_option(word, dropped[i]))
 			return true;
-	return false;
+	return !off_cpu && is_option(word, "wait-rate");
 }
 
 /* Return a word of the daemon's that chooses by the same kind of thing; NULL: there is none. */
@@ -152,10 +153,14 @@ __attribute__((format(printf, 2, 3))) static void add(struct command *c, const c
 static void make_command(struct command *c, const struct on_demand_settings *s,
 			 const struct recording_wish *wish)
 {
+	bool off_cpu = false;
+
+	for (size_t i = 0; i < wish->n_words; i++)
+		off_cpu |= !strcmp(wish->words[i].name, "off-cpu");
 	add(c, "offwind");
 	add(c, "record");
 	for (size_t i = 0; i < s->n_words; i++)
-		if (!is_dropped(s->words[i]))
+		if (!is_dropped(s->words[i], off_cpu))
 			add(c, "%s", s->words[i]);
 	add(c, "--quiet");
 	add(c, "--db=%s", s->db);

@@ -117,11 +117,13 @@ serves() { [ "$(status /healthz)" = 200 ]; }
 until_or_dead $daemon serves || fail "does not serve: $(cat "$dir/log")"
 [ "$(record seconds=1)" = 403 ] && grep -q 'the settings allow no recordings' "$dir/reply" || fail "record = no: $(head -c 300 "$dir/reply")"
 # The settings are read again; the daemon begins again, on the same socket. What they choose holds for requests, too.
-printf '[record]\nfreq = 19\ncomm = prog\n' >"$dir/conf"
+# What belongs to waits does not, if none are asked for.
+printf '[record]\nfreq = 19\ncomm = prog\noff-cpu = 1ms\nwait-rate = 100\n' >"$dir/conf"
 kill -HUP $daemon
 allows() { [ "$(record "seconds=1&format=folded")" = 200 ]; }
 until_or_dead $daemon allows || fail "record = time: $(head -c 300 "$dir/reply")"
 grep -qv '^prog;' "$dir/reply" && fail "others than the settings choose: $(head -c 300 "$dir/reply")"
+case $(record "seconds=1&off-cpu") in 200 | 422) ;; *) fail "waits: $(head -c 300 "$dir/reply")" ;; esac
 [ "$(record "seconds=1&comm=sh")" = 403 ] && grep -q 'by --comm=prog' "$dir/reply" || fail "another choice: $(head -c 300 "$dir/reply")"
 [ "$(record "seconds=1&event=page-faults")" = 403 ] || fail "an event: $(head -c 300 "$dir/reply")"
 kill -TERM $daemon
