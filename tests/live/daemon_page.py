@@ -470,6 +470,8 @@ def test_looks(b):
         b.press(f"#tab-{tab}")
         check_names(b, tab)
         check(b.eval("document.documentElement.scrollWidth") <= 480, f"at 480 px {tab} is {b.eval('document.documentElement.scrollWidth')} wide")
+        wide = b.eval("[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent.slice(0, 80))")
+        equal(wide, [], f"at 480 px, tables of {tab} that must be scrolled to the side")
     b.size(1200, 900)
     b.settle()
     ground = lambda: b.eval("getComputedStyle(document.body).backgroundColor"), lambda: b.graph("d.defaultView.getComputedStyle(d.body).backgroundColor")

@@ -5,6 +5,7 @@ const Samples = (() => {
 	const { load } = Daemon;
 	const LISTED = 100; // samples in a list
 	const LONGEST = 60; // s that are asked for at once
+	const CALLER = 80; // letters of a caller's name in a list
 	const LANE = 2000; // samples, and waits, of one thread
 
 	const secondsOf = one => Number(one.time_ns) / 1e9;
@@ -42,12 +43,14 @@ const Samples = (() => {
 
 	// ---- the list --------------------------------------------------------------------------------
 
+	// A caller's name for the list, which may be a template's of a thousand letters; its explanation has it whole.
+	const shortened = name => (name.length > CALLER ? `${[...name].slice(0, CALLER - 1).join("")}…` : name);
 	// which: the heading of the second column, and what is in it; wide: a sentence.
 	function listOf(rows, [heading, which, wide], value, data) {
 		return table([["Time"], [heading], [value, numeric], ["Innermost function, and its callers"], ["Ended"]], rows.map(one => {
 			const [inner, ...callers] = one.frames.map(f => f.function);
 			return [[Show.clock(secondsOf(one), 6), { class: "code" }], [which(one), { class: wide ? "" : "whole" }], [Show.value(one.value, data), numeric],
-				[[link(inner || "no frames", { sample: idOf(one) }, { title: "Explain this sample, frame by frame" }), element("span", { class: "soft" }, callers.slice(0, 3).map(name => ` ← ${name}`).join("") + (callers.length > 3 ? ` ← ${callers.length - 3} more` : ""))]],
+				[[link(inner || "no frames", { sample: idOf(one) }, { title: "Explain this sample, frame by frame" }), element("span", { class: "soft" }, callers.slice(0, 3).map(name => ` ← ${shortened(name)}`).join("") + (callers.length > 3 ? ` ← ${callers.length - 3} more` : ""))]],
 				[one.labels.stop || "root"]];
 		}), { class: "wide blocks" });
 	}

@@ -19,7 +19,7 @@ const Tables = (() => {
 			p(rows.length ? `${rows.length > FILES ? `The ${FILES} files that were used last` : Show.counted(rows.length, "file", "files")}, the last used first. Choose one to see the rows of its unwind table.`
 				: find ? `No file whose path or build-id has “${find}” has a stored table. The kernel and generated code never have one.` : "No table is stored yet."),
 			...rows.length ? [table([["File"], ["Rows", numeric], ["Size", numeric], ["Uses", numeric], ["Build-id"]], rows.slice(0, FILES).map(one =>
-				[[one.id ? link(one.path, { file: one.id, pc: "" }) : one.path], [Show.number(one.n_rows), numeric], [Show.value(one.size, { unit: "bytes" }), numeric], [Show.number(one.uses), numeric], [one.id, { class: "code soft" }]]))] : []);
+				[[one.id ? link(one.path, { file: one.id, pc: "" }) : one.path], [Show.counted(one.n_rows, "row", "rows"), numeric], [Show.value(one.size, { unit: "bytes" }), numeric], [Show.counted(one.uses, "use", "uses"), numeric], [one.id, { class: "code soft" }]]), { class: "wide blocks" })] : []);
 	}
 	async function rows(to) {
 		const { file, pc } = State.get(), key = `rows ${file} ${pc}`, at = parseInt(pc, 16) || 0;
