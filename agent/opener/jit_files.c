@@ -1,5 +1,6 @@
 /* agent/opener/jit_files.c: opens files in which processes describe the code that they generate. */
 #include "agent/clock.h"
+#include "agent/errand.h"
 #include "agent/opener/places.h"
 #include "agent/opener/request.h"
 #include "agent/source/procfs.h"
@@ -233,24 +234,69 @@ static bool is_readable(uint32_t pid)
 	return is;
 }
 
+struct memory {
+	uint32_t pid;
+	int fd, err;
+};
+
+/* errand.drop */
+static void end_memory(void *ctx)
+{
+	struct memory *m = ctx;
+
+	if (m->fd >= 0)
+		(void)close(m->fd);
+	free(m);
+}
+
+/* errand.run: open the memory of a process if it is one whose memory may be read. */
+static void open_memory(void *ctx)
+{
+	struct memory *m = ctx;
+	char path[32];
+
+	m->err = -EACCES;
+	if (!is_readable(m->pid))
+		return;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", m->pid);
+	m->fd = open(path, O_RDONLY | O_CLOEXEC);
+	m->err = m->fd < 0 ? -errno : 0;
+}
+
 int opener_memory(struct opener *opener, uint32_t pid, int *fd)
 {
 	struct request request = {
 		.what = REQUEST_MEMORY, .opener = opener->number, .pid = pid, .fd = -1
 	};
-	char path[32];
-	int opened;
+	struct memory *m;
+	int process, err;
 
 	if (opener->number)
 		return request_file(&request, NULL, fd);
-	if (!opener->live || !is_readable(pid))
+	if (!opener->live)
 		return -EACCES;
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", pid);
-	opened = open(path, O_RDONLY | O_CLOEXEC);
-	if (opened < 0)
-		return -errno;
-	*fd = opened;
-	return 0;
+	err = places_process_directory(pid, &process);
+	if (err)
+		return err;
+	m = malloc(sizeof(*m));
+	if (!m) {
+		(void)close(process);
+		return -ENOMEM;
+	}
+	*m = (struct memory){ .pid = pid, .fd = -1 };
+	err = opener_errand(process,
+			    &(struct errand){ .run = open_memory, .drop = end_memory, .ctx = m },
+			    OPENER_MEMORY_NS);
+	(void)close(process);
+	if (err == -ETIMEDOUT) /* m is the thread's */
+		return -EBUSY;
+	if (!err) {
+		err = m->err;
+		*fd = err ? *fd : m->fd;
+		m->fd = -1;
+	}
+	end_memory(m);
+	return err;
 }
 
 /* Read the pieces in this process. */

@@ -153,6 +153,18 @@ bool opener_device_is_fuse(uint32_t pid, uint32_t major, uint32_t minor);
 int opener_known_directory(uint32_t pid, const char *path, uint32_t major, uint32_t minor, int *fd);
 
 /*
+ * Run an errand (agent/errand.h) that waits for a lock of a process: that of its mappings, or the one that execve holds,
+ * which whoever opens a link in /proc/PID, its maps or its mem waits for. A program that serves files can keep processes of its user in
+ * a system call that holds such a lock, for ever. So a thread waits, wait_ns at most, and is left behind then. process is
+ * open on /proc/PID.
+ *
+ * Return 0, or -ETIMEDOUT: the thread is left behind, as of errand_run. In all other cases nothing was begun: -ESRCH,
+ * -ENOMEM, or -EBUSY: a thread is left behind for a process of the same user, or for four users.
+ */
+struct errand;
+int opener_errand(int process, const struct errand *errand, uint64_t wait_ns);
+
+/*
  * Open the very file that a process has mapped, or had mapped (found by its inode and generation),
  * if the file is on a local file system. Return -ENOENT if there is no such file. No other process
  * can make this call block: it looks up no path of theirs, asks no file server, and waits for no
@@ -231,7 +243,7 @@ bool opener_is_interpreter(const struct event_mapping *mapping);
  * Open the memory of a living process for reading, if the process generates code, that is, has executable
  * memory that no file on a disk holds, or if it runs an interpreter, by the name of its file. Offsets in the file are addresses. It stays the memory of the
  * program that runs now: nothing can be read from it any more when the process has ended or executed
- * another program. -EACCES: the process does neither.
+ * another program. -EACCES: the process does neither; -EBUSY: as of opener_errand, within OPENER_MEMORY_MS.
  */
 int opener_memory(struct opener *opener, uint32_t pid, int *fd);
 /*
@@ -240,6 +252,7 @@ int opener_memory(struct opener *opener, uint32_t pid, int *fd);
  * the opener's process reads. -ETIMEDOUT: it has not answered within OPENER_MEMORY_MS.
  */
 #define OPENER_MEMORY_MS 200
+#define OPENER_MEMORY_NS (UINT64_C(1000000) * OPENER_MEMORY_MS)
 struct opener_wait {
 	uint64_t ns; /* waited for the opener's process; 0: this process read */
 	size_t late; /* of -ETIMEDOUT, for opener_is_late */

@@ -172,16 +172,24 @@ int places_open_known(int root, const struct opener_file *file, const struct ope
 	return err;
 }
 
+int places_root(uint32_t pid, int *fd)
+{
+	int process, err = places_process_directory(pid, &process);
+
+	if (err)
+		return err;
+	err = places_process_open(process, "root", O_PATH | O_DIRECTORY, fd);
+	(void)close(process);
+	return err;
+}
+
 int opener_known_directory(uint32_t pid, const char *path, uint32_t major, uint32_t minor, int *fd)
 {
-	int root, found;
+	int root, found, err = places_root(pid, &root);
 	struct statx st;
-	char name[32];
 
-	(void)snprintf(name, sizeof(name), "/proc/%" PRIu32 "/root", pid);
-	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return -errno;
+	if (err)
+		return err;
 	found = places_known(root, path, O_DIRECTORY);
 	(void)close(root);
 	if (found < 0)
@@ -208,21 +216,19 @@ int places_open_below(const char *root, const char *path, int *fd)
 
 int places_process(const struct opener *opener, uint32_t pid, struct place_process *out)
 {
-	char path[32];
 	int dir, err;
 
 	*out = (struct place_process){ .root = -1 };
 	if (!opener->live || !pid)
 		return -ESRCH;
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
-	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return -errno;
+	err = places_process_directory(pid, &dir);
+	if (err)
+		return err;
 	/*
 	 * Open the root first. The user read after it may have fewer rights than the one the root
 	 * belongs to, but not more, unless it is root itself.
 	 */
-	out->root = openat(dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	(void)places_process_open(dir, "root", O_PATH | O_DIRECTORY, &out->root);
 	err = user_of(dir, &out->user);
 	(void)close(dir);
 	if (err)

@@ -58,11 +58,16 @@ int places_open_at(int root, const char *path, enum place_links links,
  * is gone.
  */
 int places_open_inode(const struct opener_file *file, int *fd);
+/* Open the directory of a process in /proc (O_PATH). This waits for nothing. */
+int places_process_directory(uint32_t pid, int *fd);
 /*
- * Open the link to a mapping's file in /proc/PID/map_files (O_PATH). Who looks it up waits for the lock of the process's
- * mappings, and a program that serves files can keep a process of its user in a system call that holds it: so a thread does
- * it, and is left behind after OPENER_MEMORY_MS. -EBUSY: it is, or one of the same user or of four users still is.
+ * Open a link, or another file that waits for locks of the process, in that directory, by opener_errand. -EBUSY: that takes more
+ * than OPENER_MEMORY_MS, or is not tried.
  */
+int places_process_open(int process, const char *name, int flags, int *fd);
+/* Open the root directory of a process (O_PATH), by places_process_open. */
+int places_root(uint32_t pid, int *fd);
+/* Open the link to a mapping's file in /proc/PID/map_files (O_PATH), by places_process_open. */
 int places_mapped_link(const struct opener_file *file, int *fd);
 /*
  * Open the file behind file's mapping with the rights of user; NULL: with this program's rights.

@@ -28,27 +28,35 @@ enum { NOBODY = 65534 };
 #define CAP_BIT(cap) (UINT64_C(1) << (cap))
 #define READ_CAPS    (CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_DAC_READ_SEARCH))
 
-/* Return whether the process is in this user namespace, so that its capabilities count here. */
-static bool in_own_namespace(int process)
+/* Open the user namespace of a process, and return whether it is this one, so that capabilities count here. */
+static bool open_namespace(int process, int *ns)
 {
 	struct stat own, its;
 
-	return !stat("/proc/self/ns/user", &own) && !fstatat(process, "ns/user", &its, 0) &&
-	       own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+	*ns = -1;
+	return !places_process_open(process, "ns/user", O_RDONLY, ns) && !fstat(*ns, &its) &&
+	       !stat("/proc/self/ns/user", &own) && own.st_dev == its.st_dev &&
+	       own.st_ino == its.st_ino;
+}
+
+static bool in_own_namespace(int process)
+{
+	int ns;
+	bool is_own = open_namespace(process, &ns);
+
+	if (ns >= 0)
+		(void)close(ns);
+	return is_own;
 }
 
 bool user_mounts(int process)
 {
 	uid_t owner, own = geteuid();
-	bool is_own;
 	int ns;
+	bool is_own = open_namespace(process, &ns);
 
-	if (in_own_namespace(process))
-		return true;
-	if (!own) /* root makes namespaces for others: containers */
-		return false;
-	ns = openat(process, "ns/user", O_RDONLY | O_CLOEXEC);
-	is_own = ns >= 0 && !ioctl(ns, NS_GET_OWNER_UID, &owner) && owner == own;
+	if (!is_own && own) /* root makes namespaces for others: containers */
+		is_own = ns >= 0 && !ioctl(ns, NS_GET_OWNER_UID, &owner) && owner == own;
 	if (ns >= 0)
 		(void)close(ns);
 	return is_own;

@@ -48,21 +48,37 @@ static bool same_directory(const struct root *a, const struct root *b)
  * Return whether a root directory has its own directory of debug files, other than the host's. The root is the host's, so
  * the kernel knows the way as soon as the host's was looked up.
  */
-static bool has_own_debug(const char *root, const struct root *host)
+static bool has_own_debug(int root, const struct root *host)
 {
-	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), debug;
+	int debug = places_known(root, &PLACES_DEBUG[1], O_DIRECTORY);
 	struct root its;
 	bool own;
 
-	if (dir < 0)
-		return false;
-	debug = places_known(dir, &PLACES_DEBUG[1], O_DIRECTORY);
-	(void)close(dir);
 	if (debug < 0)
 		return false;
 	own = look(debug, "", &its) && !same_directory(&its, host);
 	(void)close(debug);
 	return own;
+}
+
+/* Compare a root directory with our own: see view_of. */
+static uint64_t view_of_root(int root, bool strict, bool *own)
+{
+	struct root host, debug = { .inode = 0 }, its;
+	uint64_t view;
+
+	if (!look(root, "", &its) || !look(AT_FDCWD, "/", &host))
+		return 0;
+	if (same_directory(&its, &host)) {
+		*own = its.mount == host.mount;
+		if (*own)
+			return 0;
+		(void)look(AT_FDCWD, PLACES_DEBUG, &debug);
+		if (!strict && !has_own_debug(root, &debug))
+			return 0;
+	}
+	view = (its.mount * 0x9e3779b97f4a7c15u ^ its.device) * 0x9e3779b97f4a7c15u ^ its.inode;
+	return view ? view : 1;
 }
 
 /*
@@ -71,9 +87,8 @@ static bool has_own_debug(const char *root, const struct root *host)
  */
 static uint64_t view_of(const struct opener *opener, uint32_t pid, bool strict, bool *own)
 {
-	struct root host, debug = { .inode = 0 }, its;
-	char path[32];
 	uint64_t view;
+	int root;
 
 	*own = false;
 	if (!opener->live || !pid)
@@ -88,19 +103,11 @@ static uint64_t view_of(const struct opener *opener, uint32_t pid, bool strict, 
 
 		return request_call(&request, &reply) ? 0 : reply.number;
 	}
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/root/", pid);
-	if (!look(AT_FDCWD, path, &its) || !look(AT_FDCWD, "/", &host))
+	if (places_root(pid, &root))
 		return 0;
-	if (same_directory(&its, &host)) {
-		*own = its.mount == host.mount;
-		if (*own)
-			return 0;
-		(void)look(AT_FDCWD, PLACES_DEBUG, &debug);
-		if (!strict && !has_own_debug(path, &debug))
-			return 0;
-	}
-	view = (its.mount * 0x9e3779b97f4a7c15u ^ its.device) * 0x9e3779b97f4a7c15u ^ its.inode;
-	return view ? view : 1;
+	view = view_of_root(root, strict, own);
+	(void)close(root);
+	return view;
 }
 
 uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)

@@ -1,0 +1,172 @@
+/* agent/opener/process_errand.c: does what waits for a lock of another process, for a short time. */
+#include "agent/opener/places.h"
+
+#include "agent/clock.h"
+#include "agent/ending.h"
+#include "agent/errand.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define USERS_MAX 4 /* that may keep a thread waiting at a time */
+
+/* One that is under way. */
+struct waiting {
+	struct waiting *next;
+	struct errand errand;
+	uid_t uid;	  /* of the process */
+	uint64_t late_ns; /* CLOCK_MONOTONIC: it has been waiting for too long */
+};
+
+static struct waiting *under_way;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Add it to those that are under way. -EBUSY: one of this user, or of too many users, has been waiting for too long. */
+static int begin(struct waiting *w)
+{
+	uint64_t now = now_ns();
+	unsigned int n = 0;
+	bool busy = false;
+
+	w->late_ns += now;
+	(void)pthread_mutex_lock(&lock);
+	for (const struct waiting *other = under_way; other; other = other->next)
+		if (now > other->late_ns)
+			busy |= other->uid == w->uid || ++n == USERS_MAX;
+	if (!busy) {
+		w->next = under_way;
+		under_way = w;
+	}
+	(void)pthread_mutex_unlock(&lock);
+	return busy ? -EBUSY : 0;
+}
+
+static void end(struct waiting *w)
+{
+	struct waiting **at = &under_way;
+
+	(void)pthread_mutex_lock(&lock);
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	(void)pthread_mutex_unlock(&lock);
+	free(w);
+}
+
+/* errand.run */
+static void run(void *ctx)
+{
+	const struct waiting *w = ctx;
+
+	w->errand.run(w->errand.ctx);
+}
+
+/* errand.drop */
+static void drop(void *ctx)
+{
+	struct waiting *w = ctx;
+
+	w->errand.drop(w->errand.ctx);
+	end(w);
+}
+
+int opener_errand(int process, const struct errand *errand, uint64_t wait_ns)
+{
+	struct waiting *w = calloc(1, sizeof(*w));
+	struct stat st;
+	int err;
+
+	if (!w)
+		return -ENOMEM;
+	if (fstat(process, &st)) {
+		err = -errno;
+		free(w);
+		return err;
+	}
+	*w = (struct waiting){ .errand = *errand, .uid = st.st_uid, .late_ns = wait_ns };
+	err = begin(w);
+	if (err) {
+		free(w);
+		return err;
+	}
+	err = errand_run(&(struct errand){ .run = run, .drop = drop, .ctx = w },
+			 wait_ns / ENDING_STRETCH);
+	if (err == -ETIMEDOUT) /* w is the thread's */
+		return err;
+	end(w);
+	return err ? -EBUSY : 0; /* no thread could be begun */
+}
+
+int places_process_directory(uint32_t pid, int *fd)
+{
+	char path[32];
+	int opened;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
+	opened = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (opened < 0)
+		return -errno;
+	*fd = opened;
+	return 0;
+}
+
+/* A file in the directory of a process, while it is opened. */
+struct opening {
+	int process, flags;
+	char name[64];
+	int fd, err;
+};
+
+/* errand.drop */
+static void end_opening(void *ctx)
+{
+	struct opening *o = ctx;
+
+	if (o->fd >= 0)
+		(void)close(o->fd);
+	if (o->process >= 0)
+		(void)close(o->process);
+	free(o);
+}
+
+/* errand.run */
+static void open_it(void *ctx)
+{
+	struct opening *o = ctx;
+
+	o->fd = openat(o->process, o->name, o->flags);
+	o->err = o->fd < 0 ? -errno : 0;
+}
+
+int places_process_open(int process, const char *name, int flags, int *fd)
+{
+	struct opening *o = calloc(1, sizeof(*o));
+	const struct errand errand = { .run = open_it, .drop = end_opening, .ctx = o };
+	int err = 0;
+
+	if (!o)
+		return -ENOMEM;
+	*o = (struct opening){ .flags = flags | O_CLOEXEC, .fd = -1 };
+	(void)snprintf(o->name, sizeof(o->name), "%s", name);
+	/* The thread may be left behind, so it has a descriptor of its own. */
+	o->process = fcntl(process, F_DUPFD_CLOEXEC, 0);
+	if (o->process < 0)
+		err = -errno;
+	if (!err)
+		err = opener_errand(process, &errand, OPENER_MEMORY_NS);
+	if (err == -ETIMEDOUT) /* o is the thread's */
+		return -EBUSY;
+	if (!err) {
+		err = o->err;
+		*fd = err ? *fd : o->fd;
+		o->fd = -1;
+	}
+	end_opening(o);
+	return err;
+}
