@@ -1,16 +1,17 @@
 """Mounts a file system of an ordinary user, maps code from it, and then answers no request any more: no name, no size, no bytes.
 
-usage: silent_mount.py [--answer | --overlay] MOUNTPOINT [UID COMMAND…]
+usage: silent_mount.py [--answer | --overlay | --close] MOUNTPOINT [UID COMMAND…]
 
 With --overlay, the user mounts it in a user namespace of his own, below an overlay, whose file is mapped: whoever opens that one asks
 this program with the user's rights.  With COMMAND, that maps the file: it gets the file's path as its last argument, and says "ready" when it has done so.
 Prints "ready" when code is mapped.  Ends when its standard input ends.  With --answer, it goes on answering, and prints
-the program and the name of each process that asks.
+the program and the name of each process that asks.  With --close, nobody who closes a file gets an answer, from the beginning;
+but all ends after two minutes, as who looks at a process that is closing one within execve, waits for it (ps).
 """
 import ctypes, mmap, os, signal, struct, sys, threading
 
-answers, overlay = sys.argv[1] == '--answer', sys.argv[1] == '--overlay'
-if answers or overlay:
+answers, overlay, unclosed = (sys.argv[1] == how for how in ('--answer', '--overlay', '--close'))
+if answers or overlay or unclosed:
     sys.argv.pop(1)
 mount_point, uid, command = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 4242, sys.argv[3:]
 libc = ctypes.CDLL(None, use_errno=True)
@@ -62,7 +63,7 @@ def serve():
         def answer(data=b'', error=0):
             os.write(fuse, struct.pack('<IiQ', 16 + len(data), error, unique) + data)
 
-        if silent:
+        if silent or (unclosed and what == 25):  # FLUSH
             continue
         if telling and pid:
             try:
@@ -86,6 +87,8 @@ def serve():
 
 
 threading.Thread(target=serve, daemon=True).start()
+if unclosed:
+    signal.alarm(120)
 if overlay:
     options = 'lowerdir=%s:%s' % (lower, empty)
     succeed(libc.mount(b'overlay', mount_point.encode(), b'overlay', 0, options.encode()), 'mount of the overlay')

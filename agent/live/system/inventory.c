@@ -3,6 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/clock.h"
+#include "agent/errand.h"
 #include "agent/live/system/feature.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
@@ -37,6 +38,11 @@
 #define FIRST_MAPPINGS 256u
 #define FIRST_NS       UINT64_C(50000000)
 #define REST_NS	       UINT64_C(200000000)
+/*
+ * A process that is not read within this time keeps its reader waiting (opener_errand). Of a machine that is only busy
+ * the mappings must not be lost, for they are not read again.
+ */
+#define WAIT_NS UINT64_C(500000000)
 
 /* include/uapi/linux/fs.h, struct procmap_query. Many systems have headers older than it. */
 struct procmap_query {
@@ -55,7 +61,7 @@ _Static_assert(sizeof(struct procmap_query) == 104, "as the kernel has it");
 #define QUERY_EXECUTABLE   0x04u
 #define QUERY_THIS_OR_NEXT 0x10u
 
-/* A process with more mappings than were read. Those that were not read start at from or above. */
+/* A process whose mappings were not all read. Those that were not read start at from or above. */
 struct rest {
 	uint32_t pid;
 	uint64_t from, time_ns;
@@ -70,9 +76,6 @@ struct inventory {
 	bool any_new;
 	struct rest *rests;
 	size_t n_rests, room_rests;
-	unsigned int left;	  /* mappings of the current process that may still be reported */
-	uint64_t until_ns;	  /* the last time at which one may be */
-	char path[PATH_MAX + 32]; /* of a mapping; with room for " (deleted)" */
 };
 
 /* Parse a pid or tid. Return false if name is not a number below PID_MAX. */
@@ -118,69 +121,84 @@ static void query_build_id(int fd, const struct procmap_query *reported, struct 
 		out->size = (uint8_t)q.build_id_size;
 }
 
-/* Report one mapping. Return -E2BIG if no more mappings may be reported, or fn's result. */
-static int tell_mapping(struct inventory *inv, const struct event *event)
-{
-	int err = inv->fn(inv->ctx, event);
+/* The mappings of a process as far as they are read at once: by a thread, which may wait for the process for ever. */
+struct batch {
+	uint32_t pid;
+	int process; /* its directory in /proc */
+	uint64_t from;
+	uint64_t until_ns;		/* none is read after this time */
+	int err;			/* as of read_batch */
+	struct event_mapping *mappings; /* with their paths */
+	size_t n, room;
+	char path[PATH_MAX + 32]; /* of a mapping; with room for " (deleted)" */
+};
 
-	if (!err && (!--inv->left || now_ns() > inv->until_ns)) {
-		inv->left = 0;
-		err = -E2BIG;
+/* Add a mapping. Return -E2BIG if no more mappings may be added, or -ENOMEM. */
+static int add_mapping(struct batch *b, const struct event_mapping *mapping)
+{
+	char *path = strdup(mapping->path);
+
+	if (!path || array_grow(b->mappings, b->n, b->room)) {
+		free(path);
+		return -ENOMEM;
 	}
-	return err;
+	b->mappings[b->n] = *mapping;
+	b->mappings[b->n++].path = path;
+	return b->n == FIRST_MAPPINGS || now_ns() > b->until_ns ? -E2BIG : 0;
 }
 
 /*
- * Report the mappings from addr on, by PROCMAP_QUERY. Return 0 when all were reported, -ENOTTY
- * before 6.11, another error of the query, or as tell_mapping.
+ * Add the mappings from b->from on, by PROCMAP_QUERY. Return 0 when all were added, -ENOTTY
+ * before 6.11, another error of the query, or as add_mapping.
  */
-static int query_mappings(struct inventory *inv, int fd, uint64_t addr, struct event *event)
+static int query_mappings(struct batch *b, int fd)
 {
+	uint64_t addr = b->from;
 	struct procmap_query q;
 	int err;
 
 	for (;;) {
-		struct event_mapping *m = &event->mapping;
+		struct event_mapping m = { .path = b->path };
 
-		*m = (struct event_mapping){ .path = inv->path };
 		q = (struct procmap_query){
 			.size = sizeof(q),
 			.query_flags = QUERY_EXECUTABLE | QUERY_THIS_OR_NEXT,
 			.query_addr = addr,
-			.vma_name_size = sizeof(inv->path),
-			.vma_name_addr = (uintptr_t)inv->path,
+			.vma_name_size = sizeof(b->path),
+			.vma_name_addr = (uintptr_t)b->path,
 		};
-		inv->path[0] = '\0';
+		b->path[0] = '\0';
 		if (ioctl(fd, QUERY_PROCMAP, &q)) {
 			/* ENOENT: there is no further mapping; ESRCH: the process has ended. */
 			return errno == ENOENT || errno == ESRCH ? 0 : -errno;
 		}
 		if (q.vma_end <= addr)
 			return -EBADMSG;
-		m->start = q.vma_start;
-		m->end = addr = q.vma_end;
-		m->off = q.vma_offset;
-		m->prot = (q.vma_flags & QUERY_READABLE ? PROT_READ : 0u) |
-			  (q.vma_flags & QUERY_WRITABLE ? PROT_WRITE : 0u) |
-			  (q.vma_flags & QUERY_EXECUTABLE ? PROT_EXEC : 0u);
-		m->major = q.dev_major;
-		m->minor = q.dev_minor;
-		m->inode = q.inode;
-		if (q.inode && !opener_device_is_fuse(event->pid, q.dev_major, q.dev_minor))
-			query_build_id(fd, &q, &m->build_id);
+		m.start = q.vma_start;
+		m.end = addr = q.vma_end;
+		m.off = q.vma_offset;
+		m.prot = (q.vma_flags & QUERY_READABLE ? PROT_READ : 0u) |
+			 (q.vma_flags & QUERY_WRITABLE ? PROT_WRITE : 0u) |
+			 (q.vma_flags & QUERY_EXECUTABLE ? PROT_EXEC : 0u);
+		m.major = q.dev_major;
+		m.minor = q.dev_minor;
+		m.inode = q.inode;
+		if (q.inode && !opener_device_is_fuse(b->pid, q.dev_major, q.dev_minor))
+			query_build_id(fd, &q, &m.build_id);
 		if (!q.vma_name_size)
-			inv->path[0] = '\0';
-		procfs_set_path(m, inv->path);
-		err = tell_mapping(inv, event);
+			b->path[0] = '\0';
+		procfs_set_path(&m, b->path);
+		err = add_mapping(b, &m);
 		if (err)
 			return err;
 	}
 }
 
-/* Report the mappings from address from on, by reading /proc/PID/maps. Return as tell_mapping. */
-static int read_mappings(struct inventory *inv, int fd, uint64_t from, struct event *event)
+/* Add the mappings that start at from or above, by reading /proc/PID/maps. Return as add_mapping. */
+static int read_mappings(struct batch *b, int fd, uint64_t from)
 {
 	FILE *file = fdopen(dup(fd), "r");
+	struct event_mapping m;
 	char *line = NULL;
 	size_t room = 0;
 	int err = 0;
@@ -188,40 +206,96 @@ static int read_mappings(struct inventory *inv, int fd, uint64_t from, struct ev
 	if (!file)
 		return -errno;
 	while (!err && getline(&line, &room, file) > 0)
-		if (!procfs_maps_line(line, &event->mapping) && event->mapping.prot & PROT_EXEC &&
-		    event->mapping.start >= from)
-			err = tell_mapping(inv, event);
+		if (!procfs_maps_line(line, &m) && m.prot & PROT_EXEC && m.start >= from)
+			err = add_mapping(b, &m);
 	free(line);
 	(void)fclose(file);
 	return err;
 }
 
 /*
+ * errand.run: read up to FIRST_MAPPINGS mappings from address from on, for about FIRST_NS. err is 0 if there are no more, or
+ * the process is ending; -E2BIG if there may be more; or -ENOMEM.
+ */
+static void read_batch(void *ctx)
+{
+	struct batch *b = ctx;
+	int fd = openat(b->process, "maps", O_RDONLY | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return; /* the process has ended */
+	b->until_ns = now_ns() + FIRST_NS;
+	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(b, fd);
+	if (err == -ENOTTY || err == -EINVAL || err == -ENAMETOOLONG)
+		err = read_mappings(b, fd, b->n ? b->mappings[b->n - 1].end : b->from);
+	(void)close(fd);
+	/* Every other error means that the process is ending. */
+	b->err = err == -ENOMEM || err == -E2BIG ? err : 0;
+}
+
+/* errand.drop */
+static void end_batch(void *ctx)
+{
+	struct batch *b = ctx;
+
+	for (size_t i = 0; i < b->n; i++)
+		free((char *)(uintptr_t)b->mappings[i].path);
+	free(b->mappings);
+	if (b->process >= 0)
+		(void)close(b->process);
+	free(b);
+}
+
+/* Report the mappings that were read. Return fn's result, or b->err. */
+static int tell_batch(struct inventory *inv, const struct batch *b, uint64_t time_ns,
+		      uint64_t *from)
+{
+	struct event event = {
+		.type = EVENT_MAPPING, .pid = b->pid, .tid = b->pid, .time_ns = time_ns
+	};
+	int err = 0;
+
+	for (size_t i = 0; !err && i < b->n; i++) {
+		event.mapping = b->mappings[i];
+		*from = event.mapping.end;
+		err = inv->fn(inv->ctx, &event);
+		/* To look up their files takes time, too. */
+		if (!err && i + 1 < b->n && now_ns() > b->until_ns)
+			err = -E2BIG;
+	}
+	return err ? err : b->err;
+}
+
+/*
  * Report up to FIRST_MAPPINGS mappings of a process from address *from on, for about FIRST_NS. Return
  * 0 if there are no more, or the process is ending; -E2BIG if there may be more, which start at *from
- * or above; or -ENOMEM.
+ * or above; -EBUSY if the process keeps its reader waiting; -ENOMEM, or another result of fn.
  */
 static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns,
 			 uint64_t *from)
 {
-	struct event event = { .type = EVENT_MAPPING, .pid = pid, .tid = pid, .time_ns = time_ns };
-	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC), err;
+	struct batch *b = calloc(1, sizeof(*b));
+	int err;
 
-	if (fd < 0)
-		return 0; /* the process has ended */
-	inv->left = FIRST_MAPPINGS;
-	inv->until_ns = now_ns() + FIRST_NS;
-	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(inv, fd, *from, &event);
-	if (inv->left &&
-	    (err == -ENOTTY || err == -EINVAL || err == -E2BIG || err == -ENAMETOOLONG))
-		err = read_mappings(inv, fd, *from, &event);
-	(void)close(fd);
-	*from = event.mapping.end;
-	/* Every other error means that the process is ending. */
-	return err == -ENOMEM || err == -E2BIG ? err : 0;
+	if (!b)
+		return -ENOMEM;
+	b->pid = pid;
+	b->from = *from;
+	b->process = fcntl(process, F_DUPFD_CLOEXEC, 0);
+	err = opener_errand(process,
+			    &(struct errand){ .run = read_batch, .drop = end_batch, .ctx = b },
+			    WAIT_NS);
+	if (err == -ETIMEDOUT) /* b is the thread's */
+		return -EBUSY;
+	if (!err)
+		err = tell_batch(inv, b, time_ns, from);
+	else if (err != -EBUSY && err != -ENOMEM)
+		err = 0; /* the process has ended */
+	end_batch(b);
+	return err;
 }
 
-/* Report the remaining mappings of the processes with many mappings, as long as REST_NS lasts. */
+/* Report the remaining mappings of the processes whose mappings were not all read, as long as REST_NS lasts. */
 static int tell_rests(struct inventory *inv)
 {
 	uint64_t end = now_ns() + REST_NS;
@@ -244,17 +318,19 @@ static int tell_rests(struct inventory *inv)
 				(void)close(process);
 			}
 			if (process >= 0 && err == -E2BIG) {
-				err = 0;
 				more = true;
 			} else {
+				left -= process < 0 || err != -EBUSY;
 				rest->pid = 0;
-				left--;
 			}
+			if (err == -E2BIG || err == -EBUSY)
+				err = 0;
 		}
 	}
 	if (!err && left)
-		log_warning("%zu processes have so many executable mappings that not all were "
-			    "read; stacks that reach the others stop with no_mapping",
+		log_warning("of %zu processes not all executable mappings were read, as they are "
+			    "too many, or the process keeps who reads them waiting; stacks that "
+			    "reach the others stop with no_mapping",
 			    left);
 	return err;
 }
@@ -368,7 +444,7 @@ static int tell_process(void *ctx, uint32_t pid)
 		struct rest rest = { .pid = pid, .time_ns = event.time_ns };
 
 		err = tell_mappings(inv, process, pid, event.time_ns, &rest.from);
-		if (err == -E2BIG)
+		if (err == -E2BIG || err == -EBUSY)
 			err = note_rest(inv, &rest);
 	}
 	(void)close(process);

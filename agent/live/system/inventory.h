@@ -19,7 +19,7 @@ typedef int (*live_event_fn)(void *ctx, const struct event *event);
  * everything that the side-band reports later is newer. wanted (NULL: all) selects the processes.
  * If a process ends meanwhile, fn gets what was read until then. If a process has thousands of
  * mappings, some may be left out, with a warning: reading them may take 0.2 seconds of CPU time
- * in all. Return fn's first result that is not 0, -ENOMEM, or the error of listing /proc.
+ * in all. So may those of a process that keeps its reader waiting (opener_errand). Return fn's first result that is not 0, -ENOMEM, or the error of listing /proc.
  */
 int live_inventory(bool (*wanted)(const void *ctx, uint32_t pid), const void *wanted_ctx,
 		   live_event_fn fn, void *ctx);

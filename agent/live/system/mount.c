@@ -127,30 +127,42 @@ static struct device *find(const struct live_mounts *mounts, uint32_t major, uin
 	return NULL;
 }
 
-/*
- * Find out whether a process sees the file system, and get the mount point as that process names
- * it. who: a pid, or "self". The search ends without a result at until_ns.
- */
-static bool find_place(const char *who, const struct device *device, uint64_t until_ns,
-		       char where[4096])
+/* Return the list of the mounts that a process sees. who: a pid, or "self". NULL: it cannot be read. */
+static FILE *open_mounts(const char *who)
 {
-	unsigned int n = 0;
-	char path[64], *line = NULL;
-	bool found = false;
-	size_t room = 0;
-	FILE *mounts;
+	char path[64];
 
 	(void)snprintf(path, sizeof(path), "/proc/%s/mountinfo", who);
-	mounts = fopen(path, "re");
+	return fopen(path, "re");
+}
+
+/*
+ * Find out whether the file system is in a list of mounts, and get the mount point as that process names
+ * it. The search ends without a result at until_ns, or if is_new (NULL: none) says so of the number of the first mount.
+ * Closes mounts, which may be NULL.
+ */
+static bool find_place(FILE *mounts, const struct device *device, uint64_t until_ns,
+		       bool (*is_new)(void *ctx, uint32_t mount), void *ctx, char where[4096])
+{
+	unsigned int n = 0;
+	char *line = NULL;
+	bool found = false;
+	size_t room = 0;
+
 	while (mounts && !found && getline(&line, &room, mounts) > 0) {
 		unsigned int major, minor;
+		uint32_t id;
 
 		if (++n % LINES == 0 && now_ns() > until_ns)
 			break;
-
 		/* proc(5): mount ID, parent ID, device, root, mount point, … */
-		found = sscanf(line, "%*s %*s %u:%u %*s %4095s", &major, &minor, where) == 3 &&
-			major == device->major && minor == device->minor;
+		found = sscanf(line, "%" SCNu32 " %*s %u:%u %*s %4095s", &id, &major, &minor,
+			       where) == 4;
+		if (found && n == 1 && is_new && !is_new(ctx, id)) {
+			found = false;
+			break;
+		}
+		found = found && major == device->major && minor == device->minor;
 	}
 	free(line);
 	if (mounts)
@@ -162,9 +174,27 @@ struct search {
 	uint64_t until_ns; /* CLOCK_MONOTONIC: it ends */
 	struct device *device;
 	struct live_pins *pins;
-	ino_t namespaces[NAMESPACES_MAX]; /* mount namespaces that were looked into */
+	/*
+	 * The first mounts of the lists that were looked into. A mount belongs to one mount namespace. (The link to the namespace
+	 * would tell the same, but a process can keep those waiting who look it up: opener_errand.)
+	 */
+	uint32_t mounts[NAMESPACES_MAX];
 	size_t n;
 };
+
+/* Return whether a list that begins with this mount is to be looked into, and note that it is. */
+static bool is_new(void *ctx, uint32_t mount)
+{
+	struct search *search = ctx;
+
+	for (size_t i = 0; i < search->n; i++)
+		if (search->mounts[i] == mount)
+			return false;
+	if (search->n == NAMESPACES_MAX)
+		return false;
+	search->mounts[search->n++] = mount;
+	return true;
+}
 
 /*
  * Callback of live_processes: look for the device in this process's mount namespace, once for each
@@ -174,21 +204,13 @@ struct search {
 static int look(void *ctx, uint32_t pid)
 {
 	struct search *search = ctx;
-	char path[64], who[16], where[4096];
-	struct stat st;
+	char who[16], where[4096];
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/ns/mnt", pid);
-	if (stat(path, &st))
-		return 0;
-	for (size_t i = 0; i < search->n; i++)
-		if (search->namespaces[i] == st.st_ino)
-			return 0;
 	if (search->n == NAMESPACES_MAX || now_ns() > search->until_ns)
 		return 1;
-	search->namespaces[search->n++] = st.st_ino;
 	(void)snprintf(who, sizeof(who), "%" PRIu32, pid);
-	if (!find_place(who, search->device, search->until_ns, where))
+	if (!find_place(open_mounts(who), search->device, search->until_ns, is_new, search, where))
 		return 0;
 	if (opener_device_is_fuse(pid, search->device->major, search->device->minor))
 		return 1;
@@ -217,7 +239,8 @@ void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_
 			return;
 		device = &mounts->devices[mounts->n++];
 		*device = (struct device){ .major = major, .minor = minor };
-		device->found = find_place("self", device, UINT64_MAX, where);
+		device->found =
+			find_place(open_mounts("self"), device, UINT64_MAX, NULL, NULL, where);
 	}
 	/* The process that was found may have ended; another one may still see the file system. */
 	if (now_ns < device->again_ns || (device->found && (!device->pid || is_alive(device->pid))))
