@@ -292,7 +292,7 @@ int history_open(const char *path, bool write, struct history **out)
 	(void)db_exec(h->db, "PRAGMA mmap_size = 0; PRAGMA cache_size = -" TEXT(CACHE_KIB));
 	/* The files of its write-ahead log are opened by the first statement. */
 	(void)db_number(h->db, "SELECT count(*) FROM types");
-	err = write ? 0 : history_register(h);
+	err = write ? 0 : history_register(h, h->db, "main");
 	if (err) {
 		(void)history_failed(h, "be opened", err);
 		history_close(h);

@@ -27,7 +27,8 @@ enum { BY_WINDOW = 1, FROM = 2, TO = 4 };
 
 struct vtab {
 	sqlite3_vtab base;
-	struct history *h;
+	sqlite3 *db;
+	const char *schema; /* the name that the history has in it */
 };
 
 struct cursor {
@@ -58,7 +59,7 @@ static int connect(sqlite3 *db, void *aux, int argc, const char *const *argv, sq
 		return v ? rc : SQLITE_NOMEM;
 	}
 	(void)sqlite3_vtab_config(db, SQLITE_VTAB_INNOCUOUS);
-	*v = (struct vtab){ .h = aux };
+	*v = (struct vtab){ .db = db, .schema = aux };
 	*out = &v->base;
 	return SQLITE_OK;
 }
@@ -130,6 +131,17 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Prepare a statement on the history; %w stands for its name. */
+static int prepare(const struct cursor *c, const char *format, sqlite3_stmt **out)
+{
+	const struct vtab *v = (const struct vtab *)c->base.pVtab;
+	char *sql = sqlite3_mprintf(format, v->schema);
+	int rc = sql ? sqlite3_prepare_v2(v->db, sql, -1, out, NULL) : SQLITE_NOMEM;
+
+	sqlite3_free(sql);
+	return rc;
+}
 
 static int damaged(struct cursor *c)
 {
@@ -212,13 +224,12 @@ static int filter(sqlite3_vtab_cursor *base, int uses, const char *text, int arg
 		  sqlite3_value **argv)
 {
 	static const char by_time[] =
-		"SELECT id, start_ns, end_ns, samples FROM main.windows WHERE end_ns >= ?1 AND"
+		"SELECT id, start_ns, end_ns, samples FROM \"%w\".windows WHERE end_ns >= ?1 AND"
 		" start_ns <= ?2 ORDER BY end_ns";
 	static const char by_window[] =
-		"SELECT id, start_ns, end_ns, samples FROM main.windows WHERE end_ns >= ?1 AND"
+		"SELECT id, start_ns, end_ns, samples FROM \"%w\".windows WHERE end_ns >= ?1 AND"
 		" start_ns <= ?2 AND id = ?3";
 	struct cursor *c = (struct cursor *)base;
-	sqlite3 *db = ((struct vtab *)base->pVtab)->h->db;
 	int64_t from = INT64_MIN, to = INT64_MAX;
 	int at = uses & BY_WINDOW ? 1 : 0, rc;
 
@@ -230,7 +241,7 @@ static int filter(sqlite3_vtab_cursor *base, int uses, const char *text, int arg
 		to = limit_of(argv[at], to);
 	(void)sqlite3_finalize(c->windows);
 	c->windows = NULL;
-	rc = sqlite3_prepare_v2(db, uses & BY_WINDOW ? by_window : by_time, -1, &c->windows, NULL);
+	rc = prepare(c, uses & BY_WINDOW ? by_window : by_time, &c->windows);
 	if (rc != SQLITE_OK)
 		return rc;
 	db_bind_numbers(c->windows, (const int64_t[]){ from, to }, 2);
@@ -261,8 +272,7 @@ static int row_id(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
 static int give_text(struct cursor *c, sqlite3_context *ctx, sqlite3_stmt **stmt, const char *sql,
 		     uint64_t id)
 {
-	sqlite3 *db = ((struct vtab *)c->base.pVtab)->h->db;
-	int rc = *stmt ? SQLITE_OK : sqlite3_prepare_v2(db, sql, -1, stmt, NULL);
+	int rc = *stmt ? SQLITE_OK : prepare(c, sql, stmt);
 
 	if (rc != SQLITE_OK)
 		return rc;
@@ -305,13 +315,13 @@ static int column_of(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int column
 		break;
 	case LABELS:
 		return give_text(c, ctx, &c->labels,
-				 "SELECT labels, id FROM main.labels WHERE id = ?1", s->labels);
+				 "SELECT labels, id FROM \"%w\".labels WHERE id = ?1", s->labels);
 	case NODE:
 		sqlite3_result_int64(ctx, (int64_t)s->node);
 		break;
 	case TYPE:
-		return give_text(c, ctx, &c->type, "SELECT type, id FROM main.types WHERE id = ?1",
-				 v->type);
+		return give_text(c, ctx, &c->type,
+				 "SELECT type, id FROM \"%w\".types WHERE id = ?1", v->type);
 	case VALUE:
 		sqlite3_result_int64(ctx, c->rank ? history_share(v->value, c->rank - 1, c->rank,
 								  c->group.n_times)
@@ -420,6 +430,7 @@ static void name_node(sqlite3_context *ctx, int64_t node, bool whole)
 	else
 		give_names(ctx, &names);
 	free(names.names);
+	history_limit_rows(h);
 }
 
 static void stack(sqlite3_context *ctx, int argc, sqlite3_value **argv)
@@ -436,14 +447,14 @@ static void function(sqlite3_context *ctx, int argc, sqlite3_value **argv)
 		name_node(ctx, sqlite3_value_int64(argv[0]), false);
 }
 
-int history_register(struct history *h)
+int history_register(struct history *h, sqlite3 *db, const char *schema)
 {
 	const int flags = SQLITE_UTF8 | SQLITE_INNOCUOUS;
-	int rc = sqlite3_create_module(h->db, "samples", &module, h);
+	int rc = sqlite3_create_module(db, "samples", &module, (void *)(uintptr_t)schema);
 
 	if (rc == SQLITE_OK)
-		rc = sqlite3_create_function(h->db, "stack", 1, flags, h, stack, NULL, NULL);
+		rc = sqlite3_create_function(db, "stack", 1, flags, h, stack, NULL, NULL);
 	if (rc == SQLITE_OK)
-		rc = sqlite3_create_function(h->db, "function", 1, flags, h, function, NULL, NULL);
+		rc = sqlite3_create_function(db, "function", 1, flags, h, function, NULL, NULL);
 	return db_errno(rc);
 }

@@ -3,11 +3,12 @@
 #define AGENT_HISTORY_VTAB_H
 
 struct history;
+struct sqlite3;
 
 /*
- * Let queries on the history's connection use samples, stack(node) and function(node). They borrow h.
- * -ENOMEM, or another negative code.
+ * Let queries on a connection that has the history as schema use samples, stack(node) and function(node). They borrow schema,
+ * and h, by which the functions read names. -ENOMEM, or another negative code.
  */
-int history_register(struct history *h);
+int history_register(struct history *h, struct sqlite3 *db, const char *schema);
 
 #endif

@@ -63,9 +63,10 @@ struct api { /* what one thread answers from; borrowed */
 
 /*
  * Open a connection for queries in SQL and for unwind tables: to the store, with the history attached as
- * "history". Errors are reported.
+ * "history". It borrows opened, which is that history, for the names of stacks. Errors are reported.
  */
-int api_sql_open(const char *store, const char *history, struct sqlite3 **out);
+int api_sql_open(const char *store, const char *history, struct history *opened,
+		 struct sqlite3 **out);
 void api_sql_close(struct sqlite3 *sql);
 
 /*

@@ -3,6 +3,7 @@
 
 #include "agent/clock.h"
 #include "agent/export/json.h"
+#include "agent/history/vtab.h"
 #include "agent/log.h"
 #include "agent/store/query/sql.h"
 
@@ -113,7 +114,8 @@ static int bound_functions(sqlite3 *db)
 /* Let SQLite make the virtual tables, which it does at their first use and by creating them. */
 static int connect_tables(sqlite3 *db)
 {
-	static const char sql[] = "SELECT 1 FROM unwind_rows(''), unwind_fdes(''), unwind_gaps('')";
+	static const char sql[] =
+		"SELECT 1 FROM unwind_rows(''), unwind_fdes(''), unwind_gaps(''), samples";
 	sqlite3_stmt *stmt = NULL;
 	int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
 
@@ -121,7 +123,8 @@ static int connect_tables(sqlite3 *db)
 	return db_errno(rc);
 }
 
-int api_sql_open(const char *store, const char *history, struct sqlite3 **out)
+int api_sql_open(const char *store, const char *history, struct history *opened,
+		 struct sqlite3 **out)
 {
 	char error[DB_ERROR_SIZE] = "";
 	char *attach = sqlite3_mprintf("ATTACH %Q AS history", history);
@@ -130,6 +133,8 @@ int api_sql_open(const char *store, const char *history, struct sqlite3 **out)
 
 	if (!err)
 		err = db_exec(db, attach);
+	if (!err)
+		err = history_register(opened, db, "history");
 	if (!err)
 		err = connect_tables(db);
 	if (!err)

@@ -501,7 +501,8 @@ static int open_histories(struct serving *s)
 		api->sending = s->server->sending;
 		err = history_open(s->server->history, false, &api->history);
 		if (!err) /* without unwind tables the rest is served */
-			(void)api_sql_open(s->server->store, s->server->history, &api->sql);
+			(void)api_sql_open(s->server->store, s->server->history, api->history,
+					   &api->sql);
 		s->n_free += !err;
 	}
 	return err;

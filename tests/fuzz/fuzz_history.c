@@ -105,7 +105,7 @@ static void open_in_memory(void)
 			abort();
 	memory_database_take(&sound, changes);
 	history = (struct history){ .db = connect_again(), .path = strdup("memory") };
-	if (!history.path || history_register(&history) ||
+	if (!history.path || history_register(&history, history.db, "main") ||
 	    db_exec(history.db, "PRAGMA foreign_keys = ON"))
 		abort();
 	for (size_t i = 0; i < N_INSERTS; i++)

@@ -97,7 +97,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		abort();
 	(void)sqlite3_close(store);
 	if (history_open(db_name, false, &api.history) ||
-	    api_sql_open(store_name, db_name, &api.sql) ||
+	    api_sql_open(store_name, db_name, api.history, &api.sql) ||
 	    sqlite3_open(":memory:", &checker) != SQLITE_OK)
 		abort();
 	return 0;

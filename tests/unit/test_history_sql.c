@@ -9,17 +9,20 @@
 #include <unistd.h>
 
 #include "agent/history/history_internal.h"
+#include "agent/history/vtab.h"
 #include "tests/check.h"
 #include "tests/history.h"
 
 #define START (UINT64_C(1700000000) * SECOND)
 
 static struct history *history;
+static sqlite3 *
+	attached; /* a connection that has the history under this name, as a daemon's; NULL: its own is asked */
 
 /* Return the rows of a query: values with "|" between them, rows with a newline. The caller frees it. */
 static char *ask(const char *sql)
 {
-	sqlite3 *db = history_connection(history);
+	sqlite3 *db = attached ? attached : history_connection(history);
 	sqlite3_stmt *stmt = NULL;
 	char *text = NULL;
 	size_t size;
@@ -158,14 +161,48 @@ static void test_nodes_have_names(void)
 	      "NULL|NULL|29\n");
 }
 
+/* Ask another connection, which has the history beside tables of its own. */
+static void attach(const char *path)
+{
+	char *sql = sqlite3_mprintf("CREATE TABLE windows (id); ATTACH %Q AS history", path);
+
+	CHECK(sqlite3_open(":memory:", &attached) == SQLITE_OK &&
+		      sqlite3_exec(attached, sql, NULL, NULL, NULL) == SQLITE_OK &&
+		      history_register(history, attached, "history") == 0,
+	      "is attached");
+	sqlite3_free(sql);
+}
+
+static void detach(void)
+{
+	(void)sqlite3_close(attached);
+	attached = NULL;
+}
+
+static void test_another_connection_has_samples(void)
+{
+	static const char sql[] = "SELECT count(*), sum(value), max(window), min(stack(node)),"
+				  " max(labels), max(type) FROM samples";
+	char *own = ask(sql), *other;
+
+	attach(db_name);
+	other = ask(sql);
+	CHECK(strncmp(own, "error", 5) != 0 && !strcmp(own, other), other);
+	check("SELECT function(2), (SELECT count(*) FROM windows)", "f2|0\n");
+	detach();
+	free(own);
+	free(other);
+}
+
 /* Each query in the page runs; with show, print it and what it gives. */
-static void test_documented_queries(bool show)
+static void test_documented_queries(const char *path, bool show)
 {
 	FILE *page = fopen("docs/history.md", "re");
 	char *text = NULL, *sql, *rest;
 	size_t room = 0;
 	int n = 0;
 
+	attach(path);
 	CHECK(page && getdelim(&text, &room, '\0', page) > 0, "the page");
 	if (page)
 		(void)fclose(page);
@@ -187,6 +224,7 @@ static void test_documented_queries(bool show)
 		}
 	}
 	CHECK(n == 7, "all of them");
+	detach();
 	free(text);
 }
 
@@ -204,14 +242,15 @@ int main(int argc, char **argv)
 	if (argc > 1) {
 		CHECK(history_open(argv[1], false, &history) == 0, argv[1]);
 		if (history)
-			test_documented_queries(true);
+			test_documented_queries(argv[1], true);
 		history_close(history);
 		return check_done();
 	}
 	db_make_name();
 	make();
 	test_each_sample_has_a_row_for_each_value();
-	test_documented_queries(false);
+	test_documented_queries(db_name, false);
+	test_another_connection_has_samples();
 	test_nothing_can_be_written();
 	test_constraints_choose_windows();
 	test_nodes_have_names();
