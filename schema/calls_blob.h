@@ -47,7 +47,7 @@ struct calls_header {
 /*
  * A frame of Java's interpreted code has its two words as key. One of compiled code has its pc, and 1 if it was
  * interrupted there, 0 if the pc is a return address. A frame of V8's has { bytecode, 1 }, or { pc, 2 } in optimized
- * code; where the line in its bytecode is known, there is { bytecode, 1 | place << 8 }, too: place is the high half of the word
+ * code, { pc, 5 } if it was interrupted there; where the line in its bytecode is known, there is { bytecode, 1 | place << 8 }, too: place is the high half of the word
  * below that of the bytecode; of the baseline compiler's code there is { pc, 3 }, too. Where interpreted code called no other function of
  * JavaScript, there is { bytecode, 4 | place << 8 | pc << 40 }: the pc is in V8's code for the operation at that place.
  *

@@ -220,6 +220,56 @@ static void set_exit(const struct function *f, int i, uint32_t place, uint32_t t
 	set(f->data, 16 + 8 * (11 + 3 * i + 2), small(off));
 }
 
+/* An entry of a table of positions of code. */
+struct entry {
+	uint32_t off, position,
+		inlined; /* inlined: 0, or which function that was inlined, plus 1 */
+};
+
+static void put_number(uint8_t *to, unsigned int *n, int64_t value)
+{
+	uint64_t left = (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+
+	for (; left > 127; left >>= 7)
+		to[(*n)++] = (uint8_t)(0x80 | left);
+	to[(*n)++] = (uint8_t)left;
+}
+
+/* As V8's SourcePosition. */
+static uint64_t position_word(const struct entry *e)
+{
+	return (uint64_t)(e->position + 1) << 1 | (uint64_t)e->inlined << 31;
+}
+
+/*
+ * Give a function's code a table of positions (src/codegen/source-position-table.cc), whose offsets are from its first
+ * instruction, and the function that was inlined: element 1 of the literals, called at a position.
+ */
+static void set_positions(const struct function *f, const struct entry *entries, size_t n_entries,
+			  uint32_t call)
+{
+	uint64_t inlined = object(190, 4);
+	struct entry last = { .off = UINT32_MAX };
+	int64_t word = 0;
+	uint8_t table[256];
+	unsigned int n = 0;
+	uint64_t code;
+
+	for (size_t i = 0; i < n_entries; i++) {
+		/* No statement begins there. */
+		put_number(table, &n, -(int64_t)(entries[i].off - last.off) - 1);
+		put_number(table, &n, (int64_t)position_word(&entries[i]) - word);
+		last = entries[i];
+		word = (int64_t)position_word(&last);
+	}
+	memcpy(&code, heap.bytes + (f->code - 1 + 8 - BASE), 8);
+	set(code, 24, bytes(table, n));
+	set(inlined, 8, small(16));
+	set(inlined, 16, position_word(&(struct entry){ .position = call }));
+	set(inlined, 24, 1);
+	set(f->data, 16 + 8 * 7, inlined);
+}
+
 static void begin(void)
 {
 	memset(&heap, 0, sizeof(heap));

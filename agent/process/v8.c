@@ -467,18 +467,19 @@ static uint32_t line_of(const struct v8 *v, const struct script *s, uint32_t pos
 /* ---- functions -------------------------------------------------------------------------------- */
 
 /*
- * Read a function's name and where it begins in its script. A ScopeInfo has first the numbers of parameters and
+ * Read a function's name and where it begins and ends in its script. A ScopeInfo has first the numbers of parameters and
  * of locals, the locals' names and properties; then the function's name and a number, unless the function has no
  * name; the name that was inferred from where it is assigned; and the positions where it begins and ends. What
  * is there depends on flags, so the first strings and numbers that fit are taken.
  */
-static bool read_scope(struct v8 *v, uint64_t scope, char out[NAME_MAX_BYTES], uint32_t *position)
+static bool read_scope(struct v8 *v, uint64_t scope, char out[NAME_MAX_BYTES], uint32_t *position,
+		       uint32_t *end)
 {
 	uint64_t base = scope - 1 + 8, locals, words[10], at;
 	uint8_t bytes[sizeof(words)];
 	size_t n = 0;
 
-	*position = UINT32_MAX;
+	*position = *end = UINT32_MAX;
 	*out = 0;
 	if (!hotspot_get_number(&v->memory, base + 8 * (uint64_t)v->value[V8_SCOPE_LOCALS], 8,
 				&locals) ||
@@ -500,8 +501,10 @@ static bool read_scope(struct v8 *v, uint64_t scope, char out[NAME_MAX_BYTES], u
 			n = read_string(v, words[i], out);
 		/* Two numbers, one behind the other and not beyond it; the one behind a name is -1. */
 		if (i + 1 < 10 && !(words[i] & UINT32_MAX) && !(words[i + 1] & UINT32_MAX) &&
-		    words[i + 1] >> 32 >= words[i] >> 32 && words[i + 1] >> 63 == 0)
+		    words[i + 1] >> 32 >= words[i] >> 32 && words[i + 1] >> 63 == 0) {
 			*position = (uint32_t)(words[i] >> 32);
+			*end = (uint32_t)(words[i + 1] >> 32);
+		}
 		if (*position != UINT32_MAX)
 			break;
 	}
@@ -567,11 +570,9 @@ static bool find_code(struct v8 *v, uint64_t pc, uint64_t *found, uint64_t *off)
 }
 
 /* Find the data for leaving optimized code; of the baseline compiler's code, its bytecode is there. */
-static bool find_data(struct v8 *v, uint64_t pc, uint64_t *data, uint64_t *off)
+static bool find_data(struct v8 *v, uint64_t pc, uint64_t *code, uint64_t *data, uint64_t *off)
 {
-	uint64_t code;
-
-	return find_code(v, pc, &code, off) && get_field(v, code, v->value[V8_CODE_DEOPT], data) &&
+	return find_code(v, pc, code, off) && get_field(v, *code, v->value[V8_CODE_DEOPT], data) &&
 	       v8_is_object(*data);
 }
 
@@ -649,14 +650,28 @@ static bool find_positions(struct v8 *v, uint64_t bytecode, uint64_t *table)
 	       type_of(v, *table) == v->value[V8_TYPE_BYTES];
 }
 
+/* Find where in its script a function is that runs. False: it is not known. */
+static bool find_position(struct v8 *v, const struct v8_inlined *f, uint32_t *out)
+{
+	uint64_t bytecode, table;
+
+	if (f->has_position) {
+		*out = f->position - 1;
+		return f->position != 0;
+	}
+	return f->offset != NO_PLACE && bytecode_of(v, f->shared, &bytecode) &&
+	       find_positions(v, bytecode, &table) &&
+	       v8_position_find(&v->memory, table, f->offset, out);
+}
+
 /*
  * Find out what a function is called and where it is, and add it to the frame that was begun last. The name of one of
  * V8's own functions is in the place of its scope.
  */
 static bool write_function(struct v8 *v, const struct v8_inlined *f, int *err)
 {
-	uint64_t script, scope, bytecode, table;
-	uint32_t position, now;
+	uint64_t script, scope;
+	uint32_t position, end, now;
 	char name[NAME_MAX_BYTES];
 	struct call call = { .function = name };
 	const struct script *s;
@@ -671,7 +686,7 @@ static bool write_function(struct v8 *v, const struct v8_inlined *f, int *err)
 		if (!get_field(v, f->shared, v->value[V8_SHARED_SCRIPT], &script) ||
 		    type_of(v, script) != v->value[V8_TYPE_SCRIPT] ||
 		    type_of(v, scope) != v->value[V8_TYPE_SCOPE] ||
-		    !read_scope(v, scope, name, &position))
+		    !read_scope(v, scope, name, &position, &end))
 			return false;
 		if (!*name)
 			strcpy(name, "(anonymous)");
@@ -680,9 +695,7 @@ static bool write_function(struct v8 *v, const struct v8_inlined *f, int *err)
 			return false;
 		call.file = s->name ? v->texts + s->name : NULL;
 		call.line = call.start_line = line_of(v, s, position);
-		if (f->offset != NO_PLACE && bytecode_of(v, f->shared, &bytecode) &&
-		    find_positions(v, bytecode, &table) &&
-		    v8_position_find(&v->memory, table, f->offset, &now) && now >= position &&
+		if (find_position(v, f, &now) && now >= position && now <= end &&
 		    line_of(v, s, now))
 			call.line = line_of(v, s, now);
 	}
@@ -786,6 +799,12 @@ static bool is_at(struct v8 *v, const struct frame *f, int32_t *place)
 	return true;
 }
 
+/* Return whether a key is of optimized code: its first word is a pc. */
+static bool is_of_code(const uint64_t key[2])
+{
+	return key[1] == V8_KEY_PC || key[1] == V8_KEY_INTERRUPTED;
+}
+
 /*
  * Read which functions a frame runs, and write them down. place: where in its bytecode, or NO_PLACE. False: it is none, or
  * has moved.
@@ -793,9 +812,9 @@ static bool is_at(struct v8 *v, const struct frame *f, int32_t *place)
 static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[2], int32_t place,
 			int *err)
 {
-	bool bytecode = key[1] != V8_KEY_PC;
+	bool bytecode = !is_of_code(key);
 	struct v8_inlined all[V8_INLINED_MAX];
-	uint64_t data, off;
+	uint64_t code, data, off, table;
 	size_t n;
 
 	v->is_part = false;
@@ -808,9 +827,14 @@ static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[
 		return shared_of_frame(v, f, bytecode, &all[0].shared) &&
 		       write_functions(v, key, all, 1, err);
 	}
-	if (!find_data(v, f->pc, &data, &off))
+	if (!find_data(v, f->pc, &code, &data, &off))
 		return false;
 	n = v->version ? v8_deopt_find(&v->memory, v->version, data, off, all) : 0;
+	/* Calls after which V8 never leaves the code, and other places. A return address is behind its call. */
+	if (!n && v->version && get_field(v, code, v->version->code_places, &table) &&
+	    type_of(v, table) == v->value[V8_TYPE_BYTES])
+		n = v8_positions_find(&v->memory, v->version, data, table,
+				      key[1] == V8_KEY_PC ? off - 1 : off, all);
 	if (n && write_functions(v, key, all, n, err))
 		return true;
 	if (*err)
@@ -846,7 +870,7 @@ static bool runs_bytecode(struct v8 *v, const struct calls_sample *s, const stru
 {
 	const uint64_t key[2] = { f->pc, f->bytecode };
 	struct calls_seen_frame *seen;
-	uint64_t data, off;
+	uint64_t code, data, off;
 	bool is;
 
 	if (!v8_is_object(f->bytecode))
@@ -855,7 +879,7 @@ static bool runs_bytecode(struct v8 *v, const struct calls_sample *s, const stru
 	if (seen && s->now < seen->again_ns)
 		return seen->known;
 	is = !is_generated(s, f->pc) || (type_of(v, f->bytecode) == v->value[V8_TYPE_BYTECODE] &&
-					 !(has_code(v) && find_data(v, f->pc, &data, &off) &&
+					 !(has_code(v) && find_data(v, f->pc, &code, &data, &off) &&
 					   type_of(v, data) != v->value[V8_TYPE_BYTECODE]));
 	seen = v->memory.over ? NULL : calls_seen_of(&v->seen, key);
 	if (seen) {
@@ -877,27 +901,25 @@ static struct calls_seen_frame *look_at(struct v8 *v, const struct calls_sample 
 	struct failed *failed = &v->failed[words & (FAILED - 1)];
 	struct calls_seen_frame *seen = calls_seen_find(&v->seen, key);
 	uint64_t again_ns = seen ? seen->again_ns : 0, table;
-	bool is_part;
 
 	if (seen && seen->serial != (uint32_t)f->function)
 		again_ns += CHANGED_NS - seen->pause_ns;
 	if (s->now < again_ns || (failed->words == words && s->now < failed->again_ns))
 		return seen;
 	/* Without bytecode, only code that V8 compiled leads to a function: no builtin, and no C++. */
-	if ((key[1] != V8_KEY_PC || is_generated(s, f->pc)) && write_frame(v, f, key, place, err)) {
+	if ((!is_of_code(key) || is_generated(s, f->pc)) && write_frame(v, f, key, place, err)) {
 		seen = calls_seen_of(&v->seen, key);
 		if (!seen)
 			return NULL;
-		/* Where code is interrupted, it has no list of them. */
-		is_part = v->is_part && f->pc != s->regs->value[UW_X86_64_RIP];
 		seen->pause_ns =
-			is_part ? longer_pause(seen->known ? 0 : seen->pause_ns, MOVED_NS, LATE_NS)
+			v->is_part
+				? longer_pause(seen->known ? 0 : seen->pause_ns, MOVED_NS, LATE_NS)
 				: longer_pause(seen->pause_ns < SOON_NS ? 0 : seen->pause_ns,
 					       SOON_NS, LATE_NS);
 		seen->again_ns = s->now + seen->pause_ns;
 		seen->serial = (uint32_t)f->function;
 		seen->known =
-			key[1] == V8_KEY_PC ? !is_part : find_positions(v, f->bytecode, &table);
+			is_of_code(key) ? !v->is_part : find_positions(v, f->bytecode, &table);
 		return seen;
 	}
 	if (!v->memory.over) {
@@ -955,6 +977,8 @@ static bool look(struct v8 *v, const struct calls_sample *s, const struct place 
 	struct calls_seen_frame *seen;
 	bool bytecode;
 
+	if (pc == s->regs->value[UW_X86_64_RIP] && fp == s->regs->value[UW_X86_64_RBP])
+		key[1] = V8_KEY_INTERRUPTED;
 	if (!v8_is_object(f.context) || !v8_is_object(f.function))
 		return false;
 	bytecode = runs_bytecode(v, s, &f);

@@ -84,7 +84,7 @@ bool v8_is_of(const struct v8 *v8, const uint64_t exports[V8_VALUES]);
  * frame's context, or one around it.
  *
  * A frame of interpreted code, or of the baseline compiler's, has the key { its bytecode, V8_KEY_BYTECODE }; one
- * of optimized code { its pc, V8_KEY_PC }, and all calls that were inlined there. Where V8 has a function's positions in its
+ * of optimized code { its pc, V8_KEY_PC }, or V8_KEY_INTERRUPTED if the pc is no return address, and all calls that were inlined there. Where V8 has a function's positions in its
  * source, a frame of interpreted code has the key { its bytecode, v8_key_at(word) }, too, with its line; word is in the slot
  * below that of the bytecode. There, a frame of the baseline compiler's code has the key { its pc, V8_KEY_BASELINE }.
  * A frame of interpreted code that called no other function of JavaScript has the key { its bytecode, v8_key_here(word, pc) }, if the
@@ -96,6 +96,7 @@ enum {
 	V8_KEY_PC = 2,
 	V8_KEY_BASELINE = 3,
 	V8_KEY_HERE = 4,
+	V8_KEY_INTERRUPTED = 5,
 	V8_KEY_KIND = 0xff,
 	V8_KEY_PLACE = 8 /* from this bit on */
 };

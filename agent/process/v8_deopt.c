@@ -9,6 +9,16 @@
 #define POSITIONS_MAX	(256u << 10) /* bytes of one function's table of positions */
 
 /*
+ * A position (src/codegen/source-position.h). Bit 0: not in a script; then where in its script it is, plus 1; then which of the
+ * functions that were inlined it is in, plus 1.
+ */
+#define POSITION_MAX	 0x3fffffffu
+#define POSITION_INLINED 31
+#define POSITION_BITS	 47
+#define INLINED_BYTES \
+	16 /* of a function that was inlined: the position of the call, and which function it is */
+
+/*
  * src/deoptimizer/translation-opcode.h of each version, in the order there, with WebAssembly. The numbers of operations
  * are those of the digits.
  */
@@ -72,9 +82,10 @@ const struct v8_deopt_version *v8_deopt_version_of(int32_t major, int32_t minor)
 enum {
 	DATA_TRANSLATIONS = 0,
 	DATA_LITERALS = 2,
-	DATA_EXITS = 8, /* where the code for leaving begins */
-	DATA_EAGER = 9, /* how many exits of checks there are */
-	DATA_LAZY = 10, /* and of calls, which are behind them */
+	DATA_INLINED = 7, /* where each function was inlined */
+	DATA_EXITS = 8,	  /* where the code for leaving begins */
+	DATA_EAGER = 9,	  /* how many exits of checks there are */
+	DATA_LAZY = 10,	  /* and of calls, which are behind them */
 	DATA_FIRST = 11,
 	DATA_WORDS =
 		3, /* of each exit: place in bytecode, translation, return address of the call */
@@ -280,6 +291,7 @@ static size_t read_frames(struct reader *r, uint64_t literals, int32_t innermost
 					&out[n].shared))
 			return 0;
 		out[n].is_builtin = is_builtin;
+		out[n].has_position = false;
 		out[n++].offset = (int32_t)last;
 	}
 	/* The exit has the place of the innermost frame, too. */
@@ -432,32 +444,92 @@ bool v8_operations_at(struct hotspot_memory *m, const struct v8_deopt_version *v
 /* ---- positions -------------------------------------------------------------------------------- */
 
 /*
- * src/codegen/source-position-table.cc: each entry has two numbers, which are relative to those of the entry before: the
- * place in the bytecode, whose sign only says whether a statement begins there; and the position, from bit 1 on
- * and plus 1. Their signs are as in two's complement, moved to the lowest bit.
+ * Find the last entry of a table of positions that begins at a place or before it. src/codegen/source-position-table.cc: each
+ * entry has two numbers, which are relative to those of the entry before: the place in the bytecode or code, whose sign only says
+ * whether a statement begins there; and the position. Their signs are as in two's complement, moved to the lowest bit. False:
+ * there is none.
  */
-bool v8_position_find(struct hotspot_memory *m, uint64_t table, int32_t offset, uint32_t *out)
+static bool entry_find(struct hotspot_memory *m, uint64_t table, int64_t place, uint64_t *out)
 {
 	struct bytes b = { .m = m };
-	int64_t at = -1, position = 0, best = 0;
+	int64_t at = -1, position = 0, best = -1;
 	int32_t length;
 
-	if (!length_of(m, table, (int32_t)POSITIONS_MAX, &length) || offset < -1)
+	if (!length_of(m, table, (int32_t)POSITIONS_MAX, &length))
 		return false;
 	b.at = element(table, 0);
 	b.end = b.at + (uint64_t)length;
 	while (b.at < b.end && !b.bad) {
-		uint64_t place = next_number(&b), more = next_number(&b);
+		uint64_t more_place = next_number(&b), more = next_number(&b);
 
-		at += (int64_t)(place >> 1);
-		if (b.bad || at > offset)
+		at += (int64_t)(more_place >> 1);
+		if (b.bad || at > place)
 			break;
 		position += (int64_t)(more >> 1) ^ -(int64_t)(more & 1);
-		b.bad = position >> 32 != 0; /* no script is so long, and no sum too large */
+		b.bad = position >> POSITION_BITS != 0; /* so that no sum is too large */
 		best = position;
 	}
-	if (b.bad || best < 2 || best & 1 || best >> 1 > (1 << 30) - 1)
+	if (b.bad || best < 0 || best & 1)
 		return false;
-	*out = (uint32_t)(best >> 1) - 1;
+	*out = (uint64_t)best;
 	return true;
+}
+
+bool v8_position_find(struct hotspot_memory *m, uint64_t table, int32_t offset, uint32_t *out)
+{
+	uint64_t entry;
+
+	if (offset < -1 || !entry_find(m, table, offset, &entry) || entry >> POSITION_INLINED ||
+	    entry < 2)
+		return false;
+	*out = (uint32_t)(entry >> 1) - 1;
+	return true;
+}
+
+/* Return the function that a number of DeoptimizationData means: a literal, or -1, the function of the code. */
+static bool function_of(struct hotspot_memory *m, const struct v8_deopt_version *version,
+			uint64_t data, int32_t number, uint64_t *out)
+{
+	uint64_t literals;
+	int32_t length;
+
+	if (number == -1)
+		return hotspot_get_number(m, element(data, (size_t)version->deopt_shared), 8, out);
+	return number >= 0 && hotspot_get_number(m, element(data, DATA_LITERALS), 8, &literals) &&
+	       length_of(m, literals, INT32_MAX, &length) && number < length &&
+	       hotspot_get_number(m, element(literals, (size_t)number), 8, out);
+}
+
+size_t v8_positions_find(struct hotspot_memory *m, const struct v8_deopt_version *version,
+			 uint64_t data, uint64_t positions, uint64_t off,
+			 struct v8_inlined out[V8_INLINED_MAX])
+{
+	uint64_t entry, inlined, at, number;
+	int32_t length, n_inlined;
+	size_t n = 0;
+
+	if (off > INT32_MAX || !length_of(m, data, INT32_MAX, &length) || length < DATA_FIRST ||
+	    !hotspot_get_number(m, element(data, DATA_INLINED), 8, &inlined) ||
+	    !length_of(m, inlined, (int32_t)POSITIONS_MAX, &n_inlined) ||
+	    !entry_find(m, positions, (int64_t)off, &entry))
+		return 0;
+	/* The innermost function, then the one into which it was inlined, and where. */
+	for (uint64_t last = UINT64_MAX; n < V8_INLINED_MAX; n++) {
+		uint64_t i = entry >> POSITION_INLINED;
+
+		memmove(out + 1, out, n * sizeof(*out));
+		out[0] = (struct v8_inlined){ .has_position = true,
+					      .position = (uint32_t)(entry >> 1 & POSITION_MAX) };
+		if (!i)
+			return function_of(m, version, data, -1, &out[0].shared) ? n + 1 : 0;
+		if (i >= last || i * INLINED_BYTES > (uint64_t)n_inlined)
+			return 0;
+		last = i;
+		at = element(inlined, 0) + (i - 1) * INLINED_BYTES;
+		if (!hotspot_get_number(m, at, 8, &entry) || entry & 1 || entry >> POSITION_BITS ||
+		    !hotspot_get_number(m, at + 8, 4, &number) ||
+		    !function_of(m, version, data, (int32_t)number, &out[0].shared))
+			return 0;
+	}
+	return 0;
 }

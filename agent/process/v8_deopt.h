@@ -38,7 +38,7 @@ struct v8_deopt_version {
 	 * bytes behind a prefix; 'a' and more: likewise, and one byte more; 'i' and more: two bytes more.
 	 */
 	const char *bytecodes;
-	/* Offsets in Code: DeoptimizationData, bytes of instructions, the places of baseline code. */
+	/* Offsets in Code: DeoptimizationData, bytes of instructions, the places of baseline code or positions of optimized code. */
 	int32_t code_deopt, code_size, code_places;
 	int32_t bytecode_positions; /* offset in BytecodeArray */
 	int32_t array_data;	    /* offset of the elements */
@@ -53,6 +53,9 @@ struct v8_inlined {
 	uint64_t shared; /* its SharedFunctionInfo: a tagged word that was not looked at */
 	int32_t offset;	 /* in its bytecode; -1: it is being entered */
 	bool is_builtin; /* one of V8's own, without bytecode */
+	/* By its positions instead of its bytecode: where in its script, plus 1; 0: not known. */
+	bool has_position;
+	uint32_t position;
 };
 
 /*
@@ -61,6 +64,15 @@ struct v8_inlined {
  */
 size_t v8_deopt_find(struct hotspot_memory *m, const struct v8_deopt_version *version,
 		     uint64_t data, uint64_t off, struct v8_inlined out[V8_INLINED_MAX]);
+
+/*
+ * Find the functions that optimized code runs at any offset from its first instruction. positions: the code's tagged ByteArray
+ * of positions. V8 has those of all instructions if something may profile the program, and node always says so; positions of calls
+ * alone would be of no use here. Return what v8_deopt_find does.
+ */
+size_t v8_positions_find(struct hotspot_memory *m, const struct v8_deopt_version *version,
+			 uint64_t data, uint64_t positions, uint64_t off,
+			 struct v8_inlined out[V8_INLINED_MAX]);
 
 /*
  * Find the place in bytecode of an offset in the baseline compiler's code. table: the code's tagged ByteArray of places;

@@ -109,7 +109,10 @@ static void decode(void *state, struct runtime_stack *s)
 		/* A tagged pointer, which is no address of code or of the stack. */
 		if ((slot_of(s, frame, how->slots[0]) & 3) != 1)
 			continue;
-		n = calls_find(s->calls, frame->pc, V8_KEY_PC, calls, CALLS_MAX);
+		n = i ? 0 : calls_find(s->calls, frame->pc, V8_KEY_INTERRUPTED, calls, CALLS_MAX);
+		/* Captures of older versions have no other key. */
+		if (!n)
+			n = calls_find(s->calls, frame->pc, V8_KEY_PC, calls, CALLS_MAX);
 		/* Optimized code may have the bytecode in its frame, too: its outermost call is the same function. */
 		if (find_bytecode(s, i, how, called, &own) &&
 		    !(n && n <= CALLS_MAX && is_same(&calls[n - 1], &own))) {

@@ -31,6 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				       .stack = (void *)words,
 				       .size = sizeof(words),
 				       .now = 1 };
+	static const struct entry entries[] = { { 0, 0, 0 }, { 286, 5, 1 }, { 296, 8, 0 } };
 	struct calls *calls = NULL;
 	struct function f, g;
 	struct call found;
@@ -50,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	set_exit(&g, 1, 7, 0, 284);
 	set_exit(&g, 2, 5, 19, 300);
 	set(f.bytecode, 32, bytes(positions, sizeof(positions)));
-	put_frame(20, &f, f.bytecode, 40, g.pc + (data[0] & 2 ? 16 : 0));
+	put_frame(20, &f, f.bytecode, 40,
+		  g.pc + (data[0] & 2 ? 16u : 0u) + (data[0] & 0x20 ? 4u : 0u));
 	words[15] = small(53 + 7);
 	put_frame(50, &f, f.bytecode, 60, 0x1234);
 	words[45] = feedback(&f);
@@ -58,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	words[31] = baseline(&f) + 231;
 	put_frame(40, &g, 0, 60, 0x1234);
 	table = handlers();
+	set_positions(&g, entries, 3, 5);
 	heap.reads_max = data[0] & 1 ? FEW : READS_MAX;
 	for (size_t i = 1; i + 3 <= size; i += n) {
 		size_t left;

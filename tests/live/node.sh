@@ -118,6 +118,65 @@ away() { # CAPTURE
 }
 [ -n "$root" ] || diff <(sort "$dir/live") <(away "$dir/a.owc") >"$dir/diff" || { head -c 2000 "$dir/diff"; fail "another machine differs"; }
 
+# Where optimized code is interrupted, at any instruction, the line is the one of V8's own profiler, also in a function that was
+# inlined: a sample has both functions.
+operations() { # N
+	for ((k = 0; k < $1; k++)); do printf 's = Math.imul(s, 5) + 1 | 0; '; done
+	echo
+}
+cat >"$root$dir/lines.js" <<JS
+function inner(s) {
+	$(operations 10)
+	$(operations 20)
+	return s
+}
+function outer(n) {
+	let s = 1
+	for (let i = 0; i < n; i++) {
+		$(operations 10)
+		s = inner(s)
+		$(operations 20)
+	}
+	return s
+}
+// 1.5 s of CPU time, however fast the machine is.
+while (process.cpuUsage().user < 1.5e6)
+	for (let i = 0; i < 10; i++)
+		outer(5000)
+JS
+"$offwind" record -q -F 499 --raw -o "$dir/o.owc" -- "${inside[@]}" node "$dir/lines.js" 2>"$dir/log" || fail "record optimized code"
+"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/o.tsv" "$dir/o.owc" 2>"$dir/log" || fail "unwind optimized code"
+"${inside[@]}" node --cpu-prof --cpu-prof-interval 2000 --cpu-prof-dir="$dir" "$dir/lines.js" || fail "V8's profiler"
+python3 - "$dir/o.tsv" "$root$dir"/*.cpuprofile <<'P' || fail "optimized code"
+import collections, json, sys
+
+theirs, ours, callers, last = collections.Counter(), collections.Counter(), collections.Counter(), None
+for node in json.load(open(sys.argv[2]))["nodes"]:
+    for tick in node.get("positionTicks", []):
+        theirs[node["callFrame"]["functionName"], tick["line"]] += tick["ticks"]
+for line in open(sys.argv[1]):
+    f = line.rstrip("\n").split("\t")
+    if f[1] == "0":
+        last = None
+        if f[2] == "[v8]" and f[10] != "-":
+            last = f[4], int(f[10])
+            ours[last] += 1
+    elif f[1] == "1" and last and last[0] == "inner" and last[1] > 1:
+        callers[f[4], f[10]] += 1
+
+def shares(counts):
+    some = {k: n for k, n in counts.items() if k[0] in ("inner", "outer")}
+    n = sum(some.values())
+    return {k: 100 * v / n for k, v in some.items()}, n
+
+(a, n), (b, m) = shares(ours), shares(theirs)
+far = {k: (round(a.get(k, 0)), round(b.get(k, 0))) for k in {*a, *b} if abs(a.get(k, 0) - b.get(k, 0)) > 12}
+inlined = callers["outer", "10"] / max(1, sum(callers.values()))
+print(f"{n} samples in optimized code, on {len(a)} lines; V8's profiler has {m}; {100 * inlined:.0f} % of those in the inner function "
+      f"are on the line of its call; shares that differ: {far or 'none'}")
+sys.exit(n < 200 or m < 200 or len(far) or inlined < 0.95)
+P
+
 # Where interpreted code is interrupted, the name of V8's code for the operation tells the line. (The regular expressions are
 # there for their code: a program without any is not looked at.)
 cat >"$root$dir/loop.js" <<'JS'

@@ -211,45 +211,45 @@ static void test_inlined(void)
 	put_frame(20, &outer, 0, 30, 0x1234);
 
 	look_again(outer.pc);
-	CHECK(has(outer.pc, V8_KEY_PC, 0, 2, "inner", 2) &&
-		      has(outer.pc, V8_KEY_PC, 1, 2, "outer", 1),
+	CHECK(has(outer.pc, V8_KEY_INTERRUPTED, 0, 2, "inner", 2) &&
+		      has(outer.pc, V8_KEY_INTERRUPTED, 1, 2, "outer", 1),
 	      "an inlined call, without positions");
 	set(inner.bytecode, 32, bytes(positions, sizeof(positions)));
 	set(outer.bytecode, 32, bytes(positions, sizeof(positions)));
 	look_again(outer.pc);
-	CHECK(has(outer.pc, V8_KEY_PC, 0, 2, "inner", 3) &&
-		      has(outer.pc, V8_KEY_PC, 1, 2, "outer", 2),
+	CHECK(has(outer.pc, V8_KEY_INTERRUPTED, 0, 2, "inner", 3) &&
+		      has(outer.pc, V8_KEY_INTERRUPTED, 1, 2, "outer", 2),
 	      "with positions");
 	look_again(outer.pc - 284 + 360 + 4);
-	CHECK(has(outer.pc - 284 + 360 + 4, V8_KEY_PC, 0, 2, "inner", 3),
+	CHECK(has(outer.pc - 284 + 360 + 4, V8_KEY_INTERRUPTED, 0, 2, "inner", 3),
 	      "a return address that was replaced");
 	look_again(outer.pc + 4);
-	CHECK(has(outer.pc + 4, V8_KEY_PC, 0, 1, "outer", 1), "no return address");
+	CHECK(has(outer.pc + 4, V8_KEY_INTERRUPTED, 0, 1, "outer", 1), "no return address");
 	look_again(outer.pc + 200);
-	CHECK(!knows(outer.pc + 200, V8_KEY_PC), "beyond the code");
+	CHECK(!knows(outer.pc + 200, V8_KEY_INTERRUPTED), "beyond the code");
 
 	/* One of V8's own functions, which has a name only. */
 	own = function(at, none, none, 0, 0);
 	set(own.shared, 16, text("map"));
 	inline_into(&outer, &own, translations, sizeof(translations));
 	look_again(outer.pc + 16);
-	CHECK(has(outer.pc + 16, V8_KEY_PC, 0, 2, "map", 0) &&
-		      has(outer.pc + 16, V8_KEY_PC, 1, 2, "outer", 2),
+	CHECK(has(outer.pc + 16, V8_KEY_INTERRUPTED, 0, 2, "map", 0) &&
+		      has(outer.pc + 16, V8_KEY_INTERRUPTED, 1, 2, "outer", 2),
 	      "a translation that begins as another one");
 
 	/* What does not fit is not believed: the function of the code is left. */
 	inline_into(&outer, &inner, translations, sizeof(translations));
 	set_exit(&outer, 1, 8, 0, 284);
 	look_again(outer.pc);
-	CHECK(has(outer.pc, V8_KEY_PC, 0, 1, "outer", 1), "another place in the exit");
+	CHECK(has(outer.pc, V8_KEY_INTERRUPTED, 0, 1, "outer", 1), "another place in the exit");
 	set_exit(&outer, 1, 7, 1, 284);
 	look_again(outer.pc);
-	CHECK(has(outer.pc, V8_KEY_PC, 0, 1, "outer", 1), "no beginning of a translation");
+	CHECK(has(outer.pc, V8_KEY_INTERRUPTED, 0, 1, "outer", 1), "no beginning of a translation");
 	set_exit(&outer, 1, 7, 0, 284);
 	inline_into(&inner, &outer, translations, sizeof(translations));
 	set(outer.data, 16 + 8 * 2, inner.data);
 	look_again(outer.pc);
-	CHECK(has(outer.pc, V8_KEY_PC, 0, 1, "outer", 1), "other literals");
+	CHECK(has(outer.pc, V8_KEY_INTERRUPTED, 0, 1, "outer", 1), "other literals");
 
 	/* Interpreted code: each place has a line. */
 	put_frame(20, &inner, inner.bytecode, 30, 0x1234);
@@ -268,6 +268,59 @@ static void test_inlined(void)
 	      "without positions");
 	CHECK(!v8_key_at(inner.bytecode) && v8_key_at(small(1)) != v8_key_at(small(2)),
 	      "what is no place");
+}
+
+/* Where optimized code is no call that V8 can leave the code after, the table of its positions tells the place. */
+static void test_positions_of_code(void)
+{
+	static const struct entry entries[] = {
+		{ 0, 0, 0 }, { 286, 9, 1 }, { 296, 8, 0 }, { 300, 20, 0 }
+	};
+	static const struct entry wrong[] = { { 0, 9, 2 } };
+	struct function outer, inner;
+	uint64_t at, pc;
+
+	begin();
+	at = script("/app.js", text("one\ntwo\nthree\nfour\n"));
+	outer = function(at, text("outer"), object(131, 4), 0, 0);
+	inner = function(at, text("inner"), object(131, 4), 0, 4);
+	inline_into(&outer, &inner, translations, sizeof(translations));
+	set_exit(&outer, 1, 7, 0, 284);
+	set_exit(&outer, 2, 5, 19, 300);
+	set_positions(&outer, entries, 4, 5);
+	memset(words, 0, sizeof(words));
+	put_frame(20, &outer, 0, 30, 0x1234);
+	for (pc = outer.pc + 2; pc < outer.pc + 12; pc++) {
+		look_again(pc);
+		CHECK(has(pc, V8_KEY_INTERRUPTED, 0, 2, "inner", 3) &&
+			      has(pc, V8_KEY_INTERRUPTED, 1, 2, "outer", 2),
+		      "within the function that was inlined");
+	}
+	look_again(outer.pc + 1);
+	CHECK(has(outer.pc + 1, V8_KEY_INTERRUPTED, 0, 1, "outer", 1), "before it");
+	look_again(pc);
+	CHECK(has(pc, V8_KEY_INTERRUPTED, 0, 1, "outer", 3), "behind it");
+	look_again(outer.pc + 17);
+	CHECK(has(outer.pc + 17, V8_KEY_INTERRUPTED, 0, 1, "outer", 1),
+	      "a position outside of the function");
+
+	/* The call before a return address is what counts. */
+	put_frame(20, &inner, inner.bytecode, 30, pc);
+	put_frame(30, &outer, 0, 40, 0x1234);
+	look_again(0x1234);
+	CHECK(has(pc, V8_KEY_PC, 0, 2, "inner", 3) && has(pc, V8_KEY_PC, 1, 2, "outer", 2) &&
+		      !knows(pc, V8_KEY_INTERRUPTED),
+	      "a call after which the code is never left");
+
+	put_frame(20, &outer, 0, 30, 0x1234);
+	set_positions(&outer, wrong, 1, 5);
+	look_again(pc);
+	CHECK(has(pc, V8_KEY_INTERRUPTED, 0, 1, "outer", 1), "no such function was inlined");
+	set_positions(&outer, entries, 0, 5);
+	look_again(pc);
+	CHECK(has(pc, V8_KEY_INTERRUPTED, 0, 1, "outer", 1), "no positions");
+	calls_free(calls);
+	calls = NULL;
 }
 
 static void test_source_that_cannot_be_read(void)
@@ -308,7 +361,7 @@ static void test_baseline(void)
 		look_again(at);
 		CHECK(has(f.bytecode, V8_KEY_BYTECODE, 0, 1, "f", 2) &&
 			      has(at, V8_KEY_BASELINE, 0, 1, "f", places[i].line) &&
-			      !knows(at, V8_KEY_PC),
+			      !knows(at, V8_KEY_PC) && !knows(at, V8_KEY_INTERRUPTED),
 		      "a place in code");
 	}
 	look_again(start + 266);
@@ -438,10 +491,11 @@ static void test_inlined_before_streams(void)
 	put_frame(20, &outer, 0, 30, 0x1234);
 	back = code - 1 + 128 + 284;
 	look_again(back);
-	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2) && has(back, V8_KEY_PC, 1, 2, "outer", 1),
+	CHECK(has(back, V8_KEY_INTERRUPTED, 0, 2, "inner", 2) &&
+		      has(back, V8_KEY_INTERRUPTED, 1, 2, "outer", 1),
 	      "an inlined call");
 	look_again(code - 1 + 128 + 290);
-	CHECK(has(code - 1 + 128 + 290, V8_KEY_PC, 0, 1, "outer", 1), "no return address");
+	CHECK(has(code - 1 + 128 + 290, V8_KEY_INTERRUPTED, 0, 1, "outer", 1), "no return address");
 	calls_free(calls);
 	calls = NULL;
 
@@ -529,6 +583,7 @@ int main(void)
 {
 	test_functions();
 	test_inlined();
+	test_positions_of_code();
 	test_inlined_before_streams();
 	test_source_that_cannot_be_read();
 	test_baseline();
