@@ -61,6 +61,14 @@ static bool has_slice(const struct pick *pick)
 	return pick->begin.unit != PICK_OPEN || pick->end.unit != PICK_OPEN;
 }
 
+int pick_check_range(const struct pick *pick)
+{
+	if (!pick->from_ns || !pick->to_ns || pick->to_ns > pick->from_ns)
+		return 0;
+	log_error("--to is not after --from");
+	return -EINVAL;
+}
+
 bool pick_any(const struct pick *pick)
 {
 	return has_slice(pick) || pick->pids || pick->tids || pick->comms;

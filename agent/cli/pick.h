@@ -41,6 +41,9 @@ struct pick { /* all zero: every sample */
  */
 int pick_time(void *to, const char *option, char *text);
 
+/* Return 0, or -EINVAL after reporting that --to is not after --from. */
+int pick_check_range(const struct pick *pick);
+
 /* Return true if the conditions may exclude samples. */
 bool pick_any(const struct pick *pick);
 

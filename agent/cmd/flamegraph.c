@@ -274,6 +274,8 @@ int cmd_flamegraph(int argc, char **argv)
 
 	if (rc)
 		return rc < 0 ? CMD_USAGE : CMD_DONE;
+	if (pick_check_range(&options.pick))
+		return CMD_USAGE;
 	options.paths = argv + optind;
 	options.n_paths = (size_t)(argc - optind);
 	if (!options.n_paths) {

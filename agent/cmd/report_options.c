@@ -29,7 +29,7 @@ static int check_options(const struct report_options *o)
 		      "--check or a format";
 	if (why)
 		log_error("report: %s; see offwind report --help", why);
-	return why ? -EINVAL : 0;
+	return why ? -EINVAL : pick_check_range(&o->pick);
 }
 
 static int take_top(void *to, const char *option, char *text)

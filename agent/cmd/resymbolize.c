@@ -359,6 +359,8 @@ int cmd_resymbolize(int argc, char **argv)
 		log_error("resymbolize takes one history");
 		return CMD_USAGE;
 	}
+	if (pick_check_range(&o.pick))
+		return CMD_USAGE;
 	path = optind < argc ? argv[optind] : (owned = given_history());
 	if (!path)
 		return CMD_FAILED;

@@ -110,6 +110,10 @@ cp $samples/file.data "$dir/here/perf.data"
 last report | grep -q '^# perf.data$' || fail "perf.data is the last recording"
 last unwind -q perf.data >/dev/null
 last report | grep -q '^# offwind.pb.gz$' || fail "offwind.pb.gz is the last recording"
+for words in report flamegraph resymbolize; do
+	expect 2 '--to is not after --from' "$offwind" $words --from @20 --to @10 h.db
+	expect 2 '--to is not after --from' "$offwind" $words --from @20 --to @20 h.db
+done
 last report | grep -q '^# command: .*perf record' || fail "no command line"
 last report | grep -q '^# event: cpu-clock, ' || fail "no event"
 last flamegraph -o x.html >/dev/null && [ -s "$dir/here/x.html" ] || fail "a page of the last recording"
