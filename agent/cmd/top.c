@@ -497,8 +497,6 @@ static int top(struct options *o)
 	t.most_windows = (size_t)((o->window_ns + o->delay_ns - 1) / o->delay_ns);
 	if (!t.most_windows)
 		t.most_windows = 1;
-	if (t.most_windows > WINDOWS_MAX)
-		t.most_windows = WINDOWS_MAX;
 	walking_open_store(&walking);
 	supervisor_confine();
 	err = pipeline_new(&walking.pipeline, &t.source->info, &t.pipeline);
@@ -534,7 +532,7 @@ static int take_pids(void *to, const char *option, char *text)
 {
 	struct options *o = to;
 
-	while (*text) {
+	for (bool more = true; more;) {
 		size_t n = strcspn(text, ",");
 		char word[16];
 		uint64_t pid;
@@ -547,7 +545,8 @@ static int take_pids(void *to, const char *option, char *text)
 			return -EINVAL;
 		}
 		o->pids[o->live.n_pids++] = (int32_t)pid;
-		text += n + (text[n] == ',');
+		more = text[n] == ',';
+		text += n + more;
 	}
 	o->live.pids = o->pids;
 	return 0;
@@ -636,7 +635,9 @@ static const struct option_row option_rows[] = {
 	  .set = take_frequency },
 	{ "--delay", 0, "SEC", "draw the table every SEC seconds; also 500ms (default 2)",
 	  .set = take_seconds, AT(delay_ns) },
-	{ "--window", 0, "SEC", "count the samples of the last SEC seconds (default 10)",
+	{ "--window", 0, "SEC",
+	  "count the samples of the last SEC seconds (default 10; at most 600 times\n"
+	  "those of --delay)",
 	  .set = take_seconds, AT(window_ns) },
 	{ "--by", 0, "WHAT",
 	  "choose what a row is: symbol (default), module, pid, comm, thread or\n"
@@ -678,6 +679,10 @@ static int parse(int argc, char **argv, struct options *o)
 
 	if (!err && optind < argc) {
 		log_error("top takes no arguments; see offwind top --help");
+		err = -EINVAL;
+	}
+	if (!err && o->window_ns > WINDOWS_MAX * o->delay_ns) {
+		log_error("--window is at most %d times --delay", WINDOWS_MAX);
 		err = -EINVAL;
 	}
 	return err;

@@ -110,6 +110,8 @@ cp $samples/file.data "$dir/here/perf.data"
 last report | grep -q '^# perf.data$' || fail "perf.data is the last recording"
 last unwind -q perf.data >/dev/null
 last report | grep -q '^# offwind.pb.gz$' || fail "offwind.pb.gz is the last recording"
+expect 2 '--window is at most 600 times --delay' "$offwind" top --batch --delay 100ms --window 61
+for words in "" 1, 1,,2 1x; do expect 2 '--pid takes a number' "$offwind" top --batch --pid "$words"; done
 for words in report flamegraph resymbolize; do
 	expect 2 '--to is not after --from' "$offwind" $words --from @20 --to @10 h.db
 	expect 2 '--to is not after --from' "$offwind" $words --from @20 --to @20 h.db
