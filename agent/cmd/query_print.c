@@ -64,7 +64,7 @@ static const char *text_of(sqlite3_stmt *stmt, int column)
 /* What replies have in common. */
 struct head {
 	char type[TEXT_SIZE], unit[TEXT_SIZE], name[TEXT_SIZE]; /* name: by or key */
-	uint64_t from_ns, step_ns;
+	uint64_t from_ns, to_ns, step_ns;
 	int64_t value, base_value, samples;
 	char base[TEXT_SIZE];
 	bool compared, change;
@@ -74,11 +74,13 @@ struct head {
 static int read_head(sqlite3 *db, struct head *h)
 {
 	sqlite3_stmt *stmt = prepare(
-		db, "SELECT text->>'type', text->>'unit', coalesce(text->>'by', text->>'key', ''),"
-		    " coalesce(text->>'begin_ns', text->>'from_ns'),"
-		    " coalesce(text->>'step_ns', text->>'column_ns', 1), text->>'value',"
-		    " text->>'base_value', text->>'samples', text->>'base', text->>'rows',"
-		    " coalesce(text->>'rows_left_out', text->>'values_left_out') FROM reply");
+		db,
+		"SELECT text->>'type', text->>'unit', coalesce(text->>'by', text->>'key', ''),"
+		" coalesce(text->>'begin_ns', text->>'from_ns'),"
+		" coalesce(text->>'step_ns', text->>'column_ns', 1), text->>'value',"
+		" text->>'base_value', text->>'samples', text->>'base', text->>'rows',"
+		" coalesce(text->>'rows_left_out', text->>'values_left_out'), text->>'to_ns' FROM"
+		" reply");
 	int rc = stmt ? sqlite3_step(stmt) : SQLITE_ERROR;
 
 	*h = (struct head){ .from_ns = 0 };
@@ -95,12 +97,19 @@ static int read_head(sqlite3 *db, struct head *h)
 		h->compared = sqlite3_column_type(stmt, 8) != SQLITE_NULL;
 		h->rows = (size_t)sqlite3_column_int64(stmt, 9);
 		h->left_out = (size_t)sqlite3_column_int64(stmt, 10);
+		h->to_ns = (uint64_t)sqlite3_column_int64(stmt, 11);
 	} else if (stmt) {
 		log_error("the reply is not of the kind that was asked for: %s",
 			  sqlite3_errmsg(db));
 	}
 	(void)sqlite3_finalize(stmt);
 	return rc == SQLITE_ROW ? 0 : -EBADMSG;
+}
+
+/* A table without rows says so, as that of report does. */
+static void put_nothing(FILE *out)
+{
+	(void)fputs("# no samples\n", out);
 }
 
 static void put_sum(const struct head *h, int64_t value, FILE *out)
@@ -201,7 +210,10 @@ int query_print_top(const char *json, FILE *out)
 		(void)fprintf(out, "# %" PRId64 " samples, ", h.samples);
 		put_sum(&h, h.value, out);
 		(void)fputs("\n#\n", out);
-		table_print(&r, &options, out);
+		if (r.n_rows)
+			table_print(&r, &options, out);
+		else
+			put_nothing(out);
 		if (h.left_out)
 			(void)fprintf(out, "# … and %zu more; -n 0 prints all\n", h.left_out);
 	}
@@ -217,25 +229,28 @@ int query_print_labels(const char *json, FILE *out)
 	sqlite3 *db = open_reply(json);
 	sqlite3_stmt *stmt = NULL;
 	struct head h;
+	bool any = false;
 	int err = db ? read_head(db, &h) : -EBADMSG;
 
 	if (!err)
 		stmt = prepare(db, "SELECT value->>'value', value->>'samples', value->>'sum' FROM"
 				   " reply, json_each(text, '$.values')");
-	if (stmt) {
-		(void)fprintf(out, "%12s  %9s  ", "SUM", "SAMPLES");
-		table_text(h.name, 0, false, out);
-		(void)fputc('\n', out);
-	}
-	while (stmt && sqlite3_step(stmt) == SQLITE_ROW) {
+	for (; stmt && sqlite3_step(stmt) == SQLITE_ROW; any = true) {
 		char value[TABLE_VALUE];
 		const char *name = text_of(stmt, 0);
 
+		if (!any) {
+			(void)fprintf(out, "%12s  %9s  ", "SUM", "SAMPLES");
+			table_text(h.name, 0, false, out);
+			(void)fputc('\n', out);
+		}
 		table_value(sqlite3_column_int64(stmt, 2), h.unit, value);
 		(void)fprintf(out, "%12s  %9lld  ", value, sqlite3_column_int64(stmt, 1));
 		table_text(*name ? name : "-", 0, false, out);
 		(void)fputc('\n', out);
 	}
+	if (stmt && !any)
+		put_nothing(out);
 	if (stmt && h.left_out)
 		(void)fprintf(out, "# … and %zu more; -n prints more\n", h.left_out);
 	(void)sqlite3_finalize(stmt);
@@ -374,8 +389,10 @@ int query_print_timeline(const char *json, FILE *out)
 				   " reply, json_each(text, '$.series') AS s");
 	if (stmt) {
 		most = most_of(&c);
-		put_span(&h, h.from_ns, h.from_ns + n * h.step_ns, out);
+		put_span(&h, h.from_ns, n ? h.from_ns + n * h.step_ns : h.to_ns, out);
 	}
+	if (stmt && !c.n_rows)
+		put_nothing(out);
 	for (size_t i = 0; stmt && i < c.n_rows && sqlite3_step(stmt) == SQLITE_ROW; i++) {
 		const char *name = text_of(stmt, 0);
 		char value[TABLE_VALUE];

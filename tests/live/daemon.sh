@@ -130,6 +130,8 @@ ask profile --from -1m -o "$dir/q.pb.gz" && "$offwind" report --check "$dir/q.pb
 ask profile --from -1m --format folded && grep -q 'prog.*main.*hot' "$dir/out" || fail "query profile --format: $(cat "$dir/err")"
 ask flamegraph --from -1m -o "$dir/q.html" && grep -q '</html>' "$dir/q.html" || fail "query flamegraph: $(cat "$dir/err")"
 "$offwind" query top --url "http://127.0.0.1:$port" -n 1 >"$dir/out" 2>&1 || fail "query by TCP: $(cat "$dir/out")"
+for what in top timeline "labels comm"; do ask $what --from +1h --to +2h && grep -q '^# no samples$' "$dir/out" || fail "query $what without samples: $(cat "$dir/out" "$dir/err")"; done
+ask timeline --from +1h --to +2h && grep -q '(3600.00 s), cpu$' "$dir/out" || fail "the range of an empty timeline: $(cat "$dir/out")"
 ask top --rows 5; [ $? = 1 ] && grep -q "takes no argument 'rows' (status 400)" "$dir/err" || fail "a refused argument: $(cat "$dir/err")"
 ask sql "DELETE FROM history.windows"; [ $? = 1 ] && grep -q 'status 400' "$dir/err" || fail "SQL that writes: $(cat "$dir/err")"
 "$offwind" query top --url "unix:$dir/nothing" 2>"$dir/err"; [ $? = 1 ] && grep -q 'does offwind daemon run there' "$dir/err" || fail "no daemon: $(cat "$dir/err")"
