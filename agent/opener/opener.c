@@ -233,7 +233,7 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 			       ? places_open_below(opener->symfs, file->path, fd)
 			       : -ENOENT;
 	case SYMFS_NAME:
-		return opener->symfs && !file->deleted && strchr(file->path + 1, '/')
+		return opener->symfs && !file->deleted && *file->path && strchr(file->path + 1, '/')
 			       ? open_beside(opener->symfs, file->path, fd)
 			       : -ENOENT;
 	case SYMFS_ID:

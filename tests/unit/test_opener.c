@@ -91,6 +91,20 @@ static void test_symfs_is_a_root_of_its_own(void)
 	CHECK(err == -ENOENT, "another one has the name of a file that was deleted");
 }
 
+/* A recording can have it; in memory of its own, so that a sanitizer sees what is read behind it. */
+static void test_a_file_without_a_name_is_not_found_below_symfs(void)
+{
+	struct opener_options options = { .symfs = dir };
+	char *empty = strdup("");
+	struct opener_file file = { .path = empty };
+	int err;
+
+	CHECK(empty, "memory");
+	first_byte(&options, &file, &err);
+	CHECK(err, "no file");
+	free(empty);
+}
+
 static void test_symfs_is_searched_for_what_a_build_id_proves(void)
 {
 	struct opener_options options = { .symfs = dir };
@@ -233,6 +247,7 @@ int main(void)
 	CHECK(mkdtemp(dir) != NULL, "temporary folder");
 	test_only_regular_files_are_opened();
 	test_symfs_is_a_root_of_its_own();
+	test_a_file_without_a_name_is_not_found_below_symfs();
 	test_symfs_is_searched_for_what_a_build_id_proves();
 	test_a_file_newer_than_the_recording_is_stale();
 	test_a_deleted_file_is_found_through_the_process();
