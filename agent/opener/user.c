@@ -225,9 +225,9 @@ int user_enter(const struct opener_user *user, struct user_left *left, bool *pub
 	left->entered = true;
 	/*
 	 * Files of the agent's own user are read with its own rights; only the capabilities must
-	 * go.
+	 * go. With another user's id, the agent's own groups must not stay.
 	 */
-	*public = !become(user, uid, gid) && fs_uid() != uid;
+	*public = !become(user, uid, gid) && left->uid != uid;
 	return 0;
 }
 

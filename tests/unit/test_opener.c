@@ -3,12 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
 #include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -242,6 +246,42 @@ static void test_names_lead_to_what_the_user_may_read(void)
 	CHECK(!unlink(in_dir("private")), "clean");
 }
 
+/* In a process of its own, which gets no right back. */
+static int without_setgid(const struct opener_options *options, const struct opener_file *file)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+	int err = -EINVAL;
+
+	if (setgroups(1, &(gid_t){ 77 }) || syscall(SYS_capget, &header, caps))
+		return err;
+	caps[0].effective &= ~(1u << CAP_SETGID);
+	caps[0].permitted &= ~(1u << CAP_SETGID);
+	if (!syscall(SYS_capset, &header, caps))
+		(void)first_byte(options, file, &err);
+	return err;
+}
+
+static void test_own_groups_do_not_help_another_user(void)
+{
+	const struct opener_options options = { .live = true };
+	const struct opener_user user = { .known = true, .uid = 4242, .gid = 4242 };
+	const struct opener_file file = { .path = in_dir("private"), .user = &user, .named = true };
+	int status = 0;
+	pid_t child;
+
+	if (geteuid())
+		return;
+	put("private", "p");
+	CHECK(!chmod(dir, 0755) && !chown(file.path, 0, 77) && !chmod(file.path, 0640), "fixture");
+	child = fork();
+	if (!child)
+		_exit(without_setgid(&options, &file) != -EACCES);
+	CHECK(waitpid(child, &status, 0) == child && !status,
+	      "a user whose groups cannot be taken reads what everybody may read");
+	CHECK(!unlink(in_dir("private")), "clean");
+}
+
 int main(void)
 {
 	CHECK(mkdtemp(dir) != NULL, "temporary folder");
@@ -253,6 +293,7 @@ int main(void)
 	test_a_deleted_file_is_found_through_the_process();
 	test_a_file_is_found_by_its_inode();
 	test_names_lead_to_what_the_user_may_read();
+	test_own_groups_do_not_help_another_user();
 	for (const char *const *name =
 		     (const char *const[]){ "file", "fifo", "absolute", "out", NULL };
 	     *name; name++)
