@@ -116,7 +116,7 @@ uint32_t api_seconds(const struct http_request *r)
 
 	/* What is wrong is said when the request is answered, at once. */
 	if (strcmp(r->path, "/debug/pprof/profile") != 0 || strcmp(r->method, "GET") != 0 ||
-	    http_argument(r, "from") ||
+	    http_argument(r, "from") || http_argument(r, "to") ||
 	    api_number(r, &ignored, "seconds", 1, API_SECONDS_MAX, &seconds))
 		return 0;
 	return (uint32_t)seconds;
