@@ -113,35 +113,39 @@ static bool is_small(const char *p)
 	return true;
 }
 
-/*
- * Compile a regular expression, to be freed with regfree. Return 0, or -EINVAL after reporting
- * what is wrong.
- */
-static int compile(const char *option, const char *text, regex_t *out)
+/* Compile a regular expression, to be freed with regfree. Return false after writing into why what is wrong. */
+static bool compile(const char *text, regex_t *out, char *why)
 {
-	char why[128];
 	int err;
 
 	if (!is_small(text)) {
-		log_error("%s '%s': it repeats too much", option, text);
-		return -EINVAL;
+		(void)snprintf(why, SELECTION_WHY, "it repeats too much");
+		return false;
 	}
 	err = regcomp(out, text, REG_EXTENDED | REG_NOSUB);
-	if (!err)
-		return 0;
-	(void)regerror(err, out, why, sizeof(why));
-	log_error("%s '%s': %s", option, text, why);
-	return -EINVAL;
+	if (err)
+		(void)regerror(err, out, why, SELECTION_WHY);
+	return !err;
+}
+
+bool selection_is_regex(const char *text, char *why)
+{
+	regex_t regex;
+	bool is = compile(text, &regex, why);
+
+	if (is)
+		regfree(&regex);
+	return is;
 }
 
 int selection_try_regex(const char *option, const char *text)
 {
-	regex_t regex;
-	int err = compile(option, text, &regex);
+	char why[SELECTION_WHY];
 
-	if (!err)
-		regfree(&regex);
-	return err;
+	if (selection_is_regex(text, why))
+		return 0;
+	log_error("%s '%s': %s", option, text, why);
+	return -EINVAL;
 }
 
 /* module: match the files of the frames, else the functions. without: no frame may match. */
@@ -149,7 +153,7 @@ static int add_regex(struct selection *s, const char *option, const char *text, 
 		     bool without)
 {
 	struct selection_regex *to = &s->regexes[s->n_regexes];
-	int err;
+	char why[SELECTION_WHY];
 
 	if (s->n_regexes == SELECTION_MAX) {
 		log_error("%s: more than %d conditions", option, SELECTION_MAX);
@@ -157,9 +161,11 @@ static int add_regex(struct selection *s, const char *option, const char *text, 
 	}
 	to->module = module;
 	to->without = without;
-	err = compile(option, text, &to->regex);
-	if (err)
-		return err;
+	if (!compile(text, &to->regex, s->why ? s->why : why)) {
+		if (!s->why)
+			log_error("%s '%s': %s", option, text, why);
+		return -EINVAL;
+	}
 	s->n_regexes++;
 	return 0;
 }

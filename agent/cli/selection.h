@@ -7,7 +7,7 @@
 
 #include <regex.h>
 
-enum { SELECTION_MAX = 64 };
+enum { SELECTION_MAX = 64, SELECTION_WHY = 128 };
 
 struct selection { /* all zero: every sample */
 	struct selection_condition {
@@ -23,6 +23,7 @@ struct selection { /* all zero: every sample */
 	} regexes[SELECTION_MAX];
 	size_t n_regexes;
 	bool hide_interpreters; /* leave out the interpreters' own frames */
+	char *why; /* SELECTION_WHY bytes, for what is wrong with a regular expression; NULL: that is reported */
 };
 
 /*
@@ -76,6 +77,8 @@ bool selection_takes_beginning(const char *key);
  */
 bool selection_has_value(const char *values, bool beginning, const char *text);
 
+/* Return whether text is a regular expression. If not, write what is wrong into why, of SELECTION_WHY bytes. */
+bool selection_is_regex(const char *text, char *why);
 /* Check that text is a regular expression. Return 0, or -EINVAL after reporting what is wrong. */
 int selection_try_regex(const char *option, const char *text);
 void selection_fini(struct selection *selection);

@@ -271,6 +271,7 @@ int condition_frames(FILE *sql, const struct http_request *r, struct http_reply 
 		     enum condition_stacks stacks)
 {
 	bool others = stacks == CONDITION_OTHER_STACKS;
+	char why[SELECTION_WHY];
 	const char *before = others ? "NOT (" : "";
 
 	for (size_t i = 0; i < r->n_arguments; i++) {
@@ -278,9 +279,9 @@ int condition_frames(FILE *sql, const struct http_request *r, struct http_reply 
 
 		if (!is_of_frames(a->key))
 			continue;
-		if (selection_try_regex(a->key, a->value))
-			return http_fail(reply, 400, "%s: '%.100s' is no valid condition", a->key,
-					 a->value);
+		if (!selection_is_regex(a->value, why))
+			return http_fail(reply, 400, "%s: '%.100s' is no valid condition: %s",
+					 a->key, a->value, why);
 		(void)fputs(before, sql);
 		put_stacks(sql, a->key, a->value);
 		before = " AND ";

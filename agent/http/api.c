@@ -121,9 +121,10 @@ static int take_conditions(const struct http_request *r, struct http_reply *repl
 			   struct conditions *c)
 {
 	struct selection *out = &c->selection;
-	char **texts = c->texts;
+	char **texts = c->texts, why[SELECTION_WHY] = "";
 	int err = 0;
 
+	out->why = why;
 	for (size_t i = 0; i < r->n_arguments && !err; i++) {
 		const struct http_argument *a = &r->arguments[i];
 		bool focus = !strcmp(a->key, "focus"), ignore = !strcmp(a->key, "ignore");
@@ -143,9 +144,10 @@ static int take_conditions(const struct http_request *r, struct http_reply *repl
 		      : module ? selection_module(out, a->key, texts[i])
 			       : selection_any_label(out, a->key, texts[i]);
 		if (err)
-			return http_fail(reply, 400, "%s: '%.100s' is no valid condition", a->key,
-					 a->value);
+			return http_fail(reply, 400, "%s: '%.100s' is no valid condition%s%s",
+					 a->key, a->value, *why ? ": " : "", why);
 	}
+	out->why = NULL;
 	return 0;
 }
 

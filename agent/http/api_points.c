@@ -189,6 +189,7 @@ static int points_init(struct points *p, struct api *api, const struct http_requ
 		       struct http_reply *reply, const char *key)
 {
 	const char *focus = http_argument(r, "focus");
+	char why[SELECTION_WHY] = "";
 
 	*p = (struct points){ .api = api, .r = r };
 	p->by_pid = key && !strcmp(key, "pid");
@@ -199,8 +200,13 @@ static int points_init(struct points *p, struct api *api, const struct http_requ
 	if (focus &&
 	    (!(p->focus = calloc(1, sizeof(*p->focus))) || !(p->focus_text = strdup(focus))))
 		return http_fail(reply, 503, "there is no memory");
-	if (focus && selection_focus(p->focus, "focus", p->focus_text))
-		return http_fail(reply, 400, "focus: '%.100s' is no valid condition", focus);
+	if (focus) {
+		p->focus->why = why;
+		if (selection_focus(p->focus, "focus", p->focus_text))
+			return http_fail(reply, 400, "focus: '%.100s' is no valid condition: %s",
+					 focus, why);
+		p->focus->why = NULL;
+	}
 	if (focus)
 		p->matching = (struct matching){ .history = api->history,
 						 .regex = &p->focus->regexes[0].regex };

@@ -223,14 +223,14 @@ static void test_timeline_of_a_function(struct history *h)
 	(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=absent&by=comm", all);
 	check_has(h, url, 200, "\"series\":[\n]}", "a function that never ran");
 	(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=(", all);
-	check_has(h, url, 400, "focus: '(' is no valid condition", "no regular expression");
+	check_has(h, url, 400, "focus: '(' is no valid condition: ", "no regular expression");
 	for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); i++) {
 		(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=%s", all, small[i]);
 		check_has(h, url, 200, "\"series\":[", small[i]);
 	}
 	for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
 		(void)snprintf(url, sizeof(url), "/api/v1/timeline?%s&focus=%s", all, large[i]);
-		check_has(h, url, 400, "is no valid condition", large[i]);
+		check_has(h, url, 400, "is no valid condition: it repeats too much", large[i]);
 	}
 	check_has(h, "/api/v1/labels?key=comm&focus=rest&" SECOND_TEN, 200,
 		  "{\"value\":\"a\",\"samples\":4,\"sum\":4000000000}", "labels of a function");
