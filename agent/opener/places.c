@@ -5,6 +5,7 @@
 
 #include "agent/opener/request.h"
 #include "agent/opener/user.h"
+#include "agent/source/procfs.h"
 #include "agent/textbuf.h"
 
 #include <errno.h>
@@ -300,25 +301,6 @@ int places_open_cached(const struct opener *opener, const struct uw_build_id *id
 	return places_open(path, user, fd);
 }
 
-/* Decode \ooo in place: proc(5) writes spaces, tabs, newlines and backslashes of a path so. Return the path. */
-static const char *unescaped(char *path)
-{
-	char *to = path;
-
-	for (const char *from = path; *from;) {
-		if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
-		    from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
-			*to++ = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 |
-				       (from[3] - '0'));
-			from += 4;
-		} else {
-			*to++ = *from++;
-		}
-	}
-	*to = '\0';
-	return path;
-}
-
 /*
  * Open a mount of the file system that the file is on. Any mount of the whole or of a part of the
  * file system will do, because file handles are relative to the file system itself.
@@ -346,7 +328,7 @@ static int open_mount(const struct opener_file *file, int *fd)
 		/* proc(5): mount ID, parent ID, device, root, mount point, … */
 		if (sscanf(line, "%*s %*s %u:%u %*s %4095s", &major, &minor, where) == 3 &&
 		    major == file->major && minor == file->minor)
-			found = open(unescaped(where), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			found = open(procfs_mount_path(where), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	}
 	free(line);
 	(void)fclose(mounts);

@@ -21,6 +21,24 @@ void procfs_set_path(struct event_mapping *mapping, char *path)
 	mapping->path = path;
 }
 
+char *procfs_mount_path(char *path)
+{
+	char *to = path;
+
+	for (const char *from = path; *from;) {
+		if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+		    from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
+			*to++ = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 |
+				       (from[3] - '0'));
+			from += 4;
+		} else {
+			*to++ = *from++;
+		}
+	}
+	*to = '\0';
+	return path;
+}
+
 /* Restore newlines only: the kernel escapes nothing else in this file (proc_pid_maps(5)). */
 int procfs_maps_line(char *line, struct event_mapping *mapping)
 {

@@ -14,6 +14,12 @@
 int procfs_maps_line(char *line, struct event_mapping *mapping);
 
 /*
+ * Restore in place what is escaped in a path of mountinfo (proc(5)): spaces, tabs, newlines and backslashes, as \\ooo.
+ * Return path.
+ */
+char *procfs_mount_path(char *path);
+
+/*
  * Let mapping have this path, which is borrowed. If the path ends in " (deleted)", cut that off and
  * set mapping->deleted.
  */

@@ -82,8 +82,16 @@ static void test_the_state_of_processes_is_read(void)
 	CHECK(procfs_ended(4194304), "never was");
 }
 
+static void test_places_of_mounts_are_restored(void)
+{
+	char path[] = "/a\\040b\\011c\\012d\\134e\\08\\";
+
+	CHECK(!strcmp(procfs_mount_path(path), "/a b\tc\nd\\e\\08\\"), "what is escaped");
+}
+
 int main(void)
 {
+	test_places_of_mounts_are_restored();
 	test_lines_of_maps_are_read();
 	test_own_mappings_are_found_by_address();
 	test_the_state_of_processes_is_read();

@@ -217,8 +217,9 @@ static int look(void *ctx, uint32_t pid)
 	search->device->pid = pid;
 	search->device->found = true;
 	/* The process decides what is mounted over this place, and on the way to it. */
-	if (search->pins && !opener_known_directory(pid, where, search->device->major,
-						    search->device->minor, &fd)) {
+	if (search->pins &&
+	    !opener_known_directory(pid, procfs_mount_path(where), search->device->major,
+				    search->device->minor, &fd)) {
 		live_pins_watch(search->pins, fd);
 		(void)close(fd);
 	}

@@ -3,6 +3,7 @@
 
 #include "agent/live/system/mount.h"
 #include "agent/opener/opener.h"
+#include "agent/source/procfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,7 +83,7 @@ static size_t mark_all(int notices)
 
 		if (rest && sscanf(rest, " - %63s", type) == 1 && is_local(type) &&
 		    sscanf(line, "%*s %*s %*s %*s %4095s", where) == 1)
-			n += watch(notices, where);
+			n += watch(notices, procfs_mount_path(where));
 	}
 	free(line);
 	(void)fclose(mounts);
