@@ -252,12 +252,13 @@ static int settle(struct line *l, const struct history_entry *w)
 		err = attribute_names_learn(&l->of_threads, stacks);
 	if (err == -EFBIG)
 		drop(l, SENDING_DROP_LARGE, w->n_samples, "");
-	else if (!err && found.n_damaged)
+	else if (err == -EBADMSG || (!err && found.n_damaged))
 		drop(l, SENDING_DROP_DAMAGED, w->n_samples, "");
 	else if (!err && (found.n_samples || l->target->kind->has_batches))
 		err = send_until_settled(l, w, stacks, found.n_samples);
 	stacks_free(stacks);
-	return err == -EFBIG ? 0 : err;
+	/* Another attempt would read the same. */
+	return err == -EFBIG || err == -EBADMSG ? 0 : err;
 }
 
 /* ---- all windows ------------------------------------------------------------------------- */

@@ -5,15 +5,20 @@
 #include "agent/send/otlp_encode.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/send/attributes.h"
 #include "agent/send/parts.h"
 #include "agent/send/ports.h"
 #include "agent/send/post.h"
+#include "agent/send/sender.h"
 #include "agent/send/sent.h"
 #include "agent/send/series.h"
 #include "proto/otlp.pb-c.h"
@@ -756,6 +761,100 @@ static void test_each_window_comes_once(void)
 	history_close(h);
 }
 
+/* A kind of targets that takes each window. */
+static int take_open(const struct target *target, void **out)
+{
+	*out = (void *)(uintptr_t)target;
+	return 0;
+}
+
+static enum send_outcome take_window(void *opened, const struct send_window *w,
+				     struct send_report *report)
+{
+	(void)opened;
+	(void)w;
+	(void)report;
+	return SEND_DONE;
+}
+
+static void take_close(void *opened)
+{
+	(void)opened;
+}
+
+static const struct target_kind taking = {
+	.name = "taking", .open = take_open, .send = take_window, .close = take_close
+};
+
+/* Wait until a sender's process has sent some windows. */
+static bool sends(const struct sender *s, uint64_t n_windows)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+
+	for (int i = 0; i < 30000; i++) {
+		if (atomic_load(&s->sending->targets[0].windows) >= n_windows)
+			return true;
+		(void)nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+/* What cannot be read ever does not keep back what comes after it. */
+static void test_a_window_whose_labels_are_damaged_is_given_up(void)
+{
+	const struct history_place first = { .id = 0 };
+	struct history_place place;
+	struct sender s = { .n_targets = 1, .history = db_name };
+	struct history *h = NULL;
+	uint64_t busy = 0;
+	char path[128];
+	int fd = -1;
+	pid_t pid;
+
+	db_remove();
+	s.targets[0] = (struct target){ .name = "taking",
+					.kind = &taking,
+					.url = strdup("http://127.0.0.1:9") };
+	CHECK(history_open(db_name, true, &h) == 0 && sender_prepare(&s) == 0 &&
+		      sent_open(db_name, &fd) == 0 &&
+		      sent_find(fd, "taking", s.targets[0].url, &first, &busy, &place) >= 0,
+	      "opens");
+	if (!h || fd < 0)
+		return;
+	(void)close(fd);
+	add_window(h, 100 * SECOND, 101 * SECOND);
+	CHECK(db_sql("UPDATE labels SET labels = '{'") == SQLITE_OK, "damage");
+	for (uint64_t i = 1; i < 3; i++) {
+		struct stacks *stacks = made_profile();
+		const struct history_window w = { .start_ns = (100 + i) * SECOND,
+						  .end_ns = (101 + i) * SECOND };
+
+		made_add(stacks, &(struct made_sample){ .time_ns = w.start_ns,
+							.pid = 1,
+							.comm = "whole",
+							.cpu_ns = 1,
+							.frames = { 1 },
+							.n_frames = 1 });
+		CHECK(history_add(h, stacks, &w) == 0, "is added");
+		stacks_free(stacks);
+	}
+	history_close(h);
+	pid = fork();
+	if (!pid)
+		_exit(sender_run(&s) ? 1 : 0);
+	CHECK(pid > 0 && sends(&s, 2), "the windows behind it are sent");
+	CHECK(atomic_load(&s.sending->targets[0].dropped[SENDING_DROP_DAMAGED]) == 1 &&
+		      atomic_load(&s.sending->targets[0].windows) == 2,
+	      "and it is counted");
+	if (pid > 0) {
+		(void)kill(pid, SIGKILL);
+		(void)waitpid(pid, NULL, 0);
+	}
+	sender_fini(&s);
+	(void)snprintf(path, sizeof(path), "%s-sent", db_name);
+	(void)unlink(path);
+}
+
 static void test_paths_are_joined(void)
 {
 	static const char *const cases[][2] = {
@@ -872,6 +971,7 @@ int main(void)
 	test_parts_are_sent_once();
 	test_a_place_survives();
 	test_each_window_comes_once();
+	test_a_window_whose_labels_are_damaged_is_given_up();
 	test_paths_are_joined();
 	test_ports_are_those_of_urls_and_proxies();
 	test_files_are_hashed_by_their_ends();
