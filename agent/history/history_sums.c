@@ -171,7 +171,6 @@ int history_sum_add(struct reading *r, const struct history_sample *g, const str
 	return ++r->n_pending < PENDING ? 0 : history_sum_pending(r);
 }
 
-/* Forget what was added. */
 int history_sums_merge(struct reading *r)
 {
 	const size_t n = r->n_sums, n_types = r->s->n_types;
