@@ -42,19 +42,31 @@ const volatile __u32 slice_bytes = PLAN_BYTES_MAX;
 	(STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) + \
 	 sizeof(struct capture_alloc))
 
-/*
- * Copy size bytes at addr from a window. Return false if they are not there: the caller reads them then. This copies
- * PLAN_NEAR_MAX bytes, because that is faster than a loop; what is too much is overwritten later, or not sent.
- */
-static __always_inline bool plan_copy_near(volatile struct capture_front *front, __u64 addr,
-					   __u32 size, __u64 *to, __u8 near)
+/* Return the head of a slice. */
+static __always_inline __u64 plan_slice(__u64 addr, __u32 size)
 {
-	volatile struct plan_window *w = &front->run.windows[near & (PLAN_WINDOWS - 1)];
+	return addr << (64 - PLAN_ADDR_BITS) >> (64 - PLAN_ADDR_BITS) |
+	       (__u64)size << (PLAN_ADDR_BITS - 3);
+}
+
+/*
+ * Do what PLAN_COPY says by way of its window. Return false, and change nothing but the window, if the window does not
+ * have these bytes, or there is no room: the caller copies them then. Most steps of most plans come here, so what only
+ * others need is not done here. Words are copied without a loop, because that is faster; what is too much is
+ * overwritten later, or not sent.
+ */
+static __always_inline bool plan_copy_near(volatile struct capture_front *front,
+					   const struct plan_op *op, __u64 addr, __u32 size)
+{
+	volatile struct plan_run *run = &front->run;
+	volatile struct plan_window *w = &run->windows[op->near & (PLAN_WINDOWS - 1)];
 	__u64 off = addr & (PLAN_PAGE - 1), page = addr - off, had;
+	__u32 at = run->at;
 	const __u64 *from;
+	__u64 *to;
 
 	barrier_var(w); /* as for op in plan_step */
-	if (size > PLAN_NEAR_MAX || off + size > PLAN_PAGE)
+	if (size > PLAN_NEAR_MAX || off + size > PLAN_PAGE || at + size + 8 > run->limit)
 		return false;
 	had = w->page;
 	if (had != page) {
@@ -65,12 +77,26 @@ static __always_inline bool plan_copy_near(volatile struct capture_front *front,
 		w->page = page;
 	}
 	barrier_var(off);
-	if (off > PLAN_PAGE)
+	barrier_var(at);
+	if (off > PLAN_PAGE || at > BEFORE_SLICES + PLAN_BYTES_MAX)
 		return false;
 	from = (const __u64 *)(w->bytes + off);
-#pragma clang loop unroll(full)
-	for (__u32 i = 0; i < PLAN_NEAR_MAX / 8; i++)
-		to[i] = from[i];
+	to = (__u64 *)((__u8 *)(front + 1) + at);
+	to[0] = plan_slice(addr, size);
+	to++;
+	to[0] = from[0];
+	to[1] = from[1];
+	to[2] = from[2];
+	to[3] = from[3];
+	to[4] = from[4];
+	if (size > 5 * sizeof(__u64)) {
+		to[5] = from[5];
+		to[6] = from[6];
+		to[7] = from[7];
+	}
+	run->at = at + sizeof(__u64) + size;
+	run->r[op->dst & (PLAN_REGS - 1)] = from[op->at & (PLAN_NEAR_MAX / 8 - 1)];
+	run->r[op->dst2 & (PLAN_REGS - 1)] = from[op->at2 & (PLAN_NEAR_MAX / 8 - 1)];
 	return true;
 }
 
@@ -91,7 +117,7 @@ static __always_inline bool plan_append(volatile struct capture_front *front,
 		addr = op->imm;
 		size = 8;
 	}
-	if (at - run->begin + size + 8 > slice_bytes) {
+	if (at + size + 8 > run->limit) {
 		run->end = PLAN_ROOM;
 		return false;
 	}
@@ -101,13 +127,10 @@ static __always_inline bool plan_append(volatile struct capture_front *front,
 	barrier_var(size);
 	if (at > BEFORE_SLICES + PLAN_BYTES_MAX || size > PLAN_PIECE_MAX)
 		return false;
-	*(__u64 *)(bytes + at) =
-		(addr & ((1ull << PLAN_ADDR_BITS) - 1)) | (__u64)(size / 8) << PLAN_ADDR_BITS;
+	*(__u64 *)(bytes + at) = plan_slice(addr, size);
 	if (op->what == PLAN_PUT) {
 		*(__u64 *)(bytes + at + 8) = run->r[op->src & (PLAN_REGS - 1)];
-	} else if (!(op->near &&
-		     plan_copy_near(front, addr, size, (__u64 *)(bytes + at + 8), op->near)) &&
-		   bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
+	} else if (bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
 		return false;
 	}
 	run->at = run->at + 8 + run->size;
@@ -151,14 +174,13 @@ static __always_inline long plan_step(volatile struct capture_front *front, stru
 	barrier_var(op);
 	addr = run->r[op->src & (PLAN_REGS - 1)] + op->imm;
 	size = op->size & 0xfff8;
-	other = run->r[op->other & (PLAN_REGS - 1)];
 	switch (op->what) {
 	case PLAN_STOP:
 		run->end = PLAN_DONE;
 		return 1;
 	case PLAN_ADD:
 		if (op->size < 64)
-			addr += other << op->size;
+			addr += run->r[op->other & (PLAN_REGS - 1)] << op->size;
 		run->r[op->dst & (PLAN_REGS - 1)] = addr;
 		break;
 	case PLAN_AND:
@@ -179,6 +201,7 @@ static __always_inline long plan_step(volatile struct capture_front *front, stru
 		}
 		break;
 	case PLAN_RANGE:
+		other = run->r[op->other & (PLAN_REGS - 1)];
 		if (addr >= other)
 			size = 0;
 		else if (other - addr < size)
@@ -187,9 +210,13 @@ static __always_inline long plan_step(volatile struct capture_front *front, stru
 			run->r[op->dst & (PLAN_REGS - 1)] = other;
 			break;
 		}
-		/* fallthrough */
+		goto append;
 	case PLAN_COPY:
+		if (op->near && plan_copy_near(front, op, addr, size))
+			break;
+		/* fallthrough */
 	case PLAN_PUT:
+	append:
 		if (!plan_append(front, op, addr, size))
 			return plan_failed(run, op);
 		if (op->what == PLAN_RANGE) {
@@ -287,7 +314,8 @@ static __always_inline __u64 append_slices(struct capture_front *front, __u32 pl
 	run->r[PLAN_BASE] = task->base;
 	run->plan = task->plan;
 	run->next = 0;
-	run->begin = run->at = size;
+	run->at = size;
+	run->limit = size + slice_bytes;
 	for (__u32 i = 0; i < PLAN_WINDOWS; i++)
 		run->windows[i].page = PLAN_NO_PAGE;
 	run->number++;
@@ -296,7 +324,7 @@ static __always_inline __u64 append_slices(struct capture_front *front, __u32 pl
 		plan_steps_fallback(place);
 	else
 		bpf_loop(PLAN_STEPS_MAX / STEPS_EACH, plan_next, &place, 0);
-	head->slices_len = run->at - run->begin;
+	head->slices_len = run->at - (run->limit - slice_bytes);
 	head->slices_end = run->end;
 	return run->at;
 }

@@ -135,7 +135,7 @@ struct plan_window {
 struct plan_run {
 	__u64 r[PLAN_REGS];
 	__u32 plan, next; /* the next operation */
-	__u32 begin, at;  /* offsets behind the head: of the first slice, of the next one */
+	__u32 at, limit;  /* offsets behind the head: of the next slice, and of the end of all */
 	__u32 end;	  /* enum plan_end */
 	__u32 size;	  /* bytes of the last slice */
 	__u64 number;	  /* of this run: what was noted in the runs before is of no use */
