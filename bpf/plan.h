@@ -49,36 +49,72 @@ static __always_inline __u64 plan_slice(__u64 addr, __u32 size)
 	       (__u64)size << (PLAN_ADDR_BITS - 3);
 }
 
+/* Return where it is noted whether more than one thing is copied from a page. */
+static __always_inline volatile __u8 *plan_dense(volatile struct plan_run *run, __u64 page)
+{
+	return &run->dense[page / PLAN_PAGE * 0x61c88647 >> 24 & (PLAN_DENSE - 1)];
+}
+
+/* The operations of a window go on to another page: note if one thing only was copied from a page that was read. */
+static __always_inline void plan_leave(volatile struct plan_run *run, __u64 had)
+{
+	if (!(had & (PLAN_PAGE - 1)))
+		*plan_dense(run, had) = 0;
+}
+
+/* Return whether a window has these bytes, after it has read their page if that is due. */
+static __always_inline bool plan_has(volatile struct plan_run *run, volatile struct plan_window *w,
+				     __u64 addr, __u32 size)
+{
+	__u64 off = addr & (PLAN_PAGE - 1), page = addr - off, had;
+	bool again;
+
+	if (size > PLAN_NEAR_MAX || off + size > PLAN_PAGE)
+		return false;
+	had = w->page;
+	if (had == page + PLAN_AGAIN)
+		return true;
+	if (had == page) {
+		w->page = page + PLAN_AGAIN;
+		return true;
+	}
+	w->page = page + PLAN_PART;
+	again = had == page + PLAN_PART;
+	if (again)
+		*plan_dense(run, page) = 1;
+	else
+		plan_leave(run, had);
+	if (!*plan_dense(run, page) ||
+	    bpf_probe_read_user((void *)w->bytes, PLAN_PAGE, (void *)page))
+		return false;
+	w->page = again ? page + PLAN_AGAIN : page;
+	return true;
+}
+
 /*
- * Do what PLAN_COPY says by way of its window. Return false, and change nothing but the window, if the window does not
- * have these bytes, or there is no room: the caller copies them then. Most steps of most plans come here, so what only
- * others need is not done here. Words are copied without a loop, because that is faster; what is too much is
- * overwritten later, or not sent.
+ * Do what PLAN_COPY says by way of its window. Return false if the window does not have these bytes, or if there is no
+ * room: the caller copies them then. Most steps of most plans come here. So this does nothing that only other steps
+ * need, and it computes what it can after plan_has, so that the compiler need not save it there. It copies words
+ * without a loop, because that is faster; what is too much is overwritten later, or not sent.
  */
 static __always_inline bool plan_copy_near(volatile struct capture_front *front,
 					   const struct plan_op *op, __u64 addr, __u32 size)
 {
 	volatile struct plan_run *run = &front->run;
 	volatile struct plan_window *w = &run->windows[op->near & (PLAN_WINDOWS - 1)];
-	__u64 off = addr & (PLAN_PAGE - 1), page = addr - off, had;
-	__u32 at = run->at;
 	const __u64 *from;
-	__u64 *to;
+	__u64 *to, off;
+	__u32 at;
 
 	barrier_var(w); /* as for op in plan_step */
-	if (size > PLAN_NEAR_MAX || off + size > PLAN_PAGE || at + size + 8 > run->limit)
+	if (!plan_has(run, w, addr, size))
 		return false;
-	had = w->page;
-	if (had != page) {
-		w->page = page + PLAN_PART;
-		if (had != page + PLAN_PART ||
-		    bpf_probe_read_user((void *)w->bytes, PLAN_PAGE, (void *)page))
-			return false;
-		w->page = page;
-	}
+	barrier_var(addr); /* its offset in the page is computed again */
+	at = run->at;
+	off = addr & (PLAN_PAGE - 1);
 	barrier_var(off);
 	barrier_var(at);
-	if (off > PLAN_PAGE || at > BEFORE_SLICES + PLAN_BYTES_MAX)
+	if (at + size + 8 > run->limit || at > BEFORE_SLICES + PLAN_BYTES_MAX || off > PLAN_PAGE)
 		return false;
 	from = (const __u64 *)(w->bytes + off);
 	to = (__u64 *)((__u8 *)(front + 1) + at);
@@ -94,7 +130,7 @@ static __always_inline bool plan_copy_near(volatile struct capture_front *front,
 		to[6] = from[6];
 		to[7] = from[7];
 	}
-	run->at = at + sizeof(__u64) + size;
+	run->at = at + 8 + size;
 	run->r[op->dst & (PLAN_REGS - 1)] = from[op->at & (PLAN_NEAR_MAX / 8 - 1)];
 	run->r[op->dst2 & (PLAN_REGS - 1)] = from[op->at2 & (PLAN_NEAR_MAX / 8 - 1)];
 	return true;
@@ -316,8 +352,10 @@ static __always_inline __u64 append_slices(struct capture_front *front, __u32 pl
 	run->next = 0;
 	run->at = size;
 	run->limit = size + slice_bytes;
-	for (__u32 i = 0; i < PLAN_WINDOWS; i++)
+	for (__u32 i = 0; i < PLAN_WINDOWS; i++) {
+		plan_leave(run, run->windows[i].page);
 		run->windows[i].page = PLAN_NO_PAGE;
+	}
 	run->number++;
 	run->end = PLAN_STEPS; /* unless a step says otherwise */
 	if (fallback)

@@ -379,7 +379,7 @@ struct capture_front {
 	struct capture_head head; /* the record begins here */
 };
 
-#define CAPTURE_FRONT_SIZE 18120u
+#define CAPTURE_FRONT_SIZE 18376u
 #define CAPTURE_SCRATCH_TAIL \
 	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE + PLAN_BYTES_MAX + CAPTURE_PAGE)
 #define CAPTURE_SCRATCH_SIZE(stack_max) (CAPTURE_FRONT_SIZE + (stack_max) + CAPTURE_SCRATCH_TAIL)

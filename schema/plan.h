@@ -22,9 +22,10 @@
 #define PLAN_BYTES_MAX 32768u
 #define PLAN_PIECE_MAX 2040u /* bytes that one operation copies; a multiple of 8 */
 #define PLAN_PAGE      4096u
-#define PLAN_NEAR_MAX  64u /* bytes that are copied by way of a window */
-#define PLAN_WINDOWS   4u  /* a power of two */
-#define PLAN_SEEN_MAX  64u /* a power of two */
+#define PLAN_NEAR_MAX  64u  /* bytes that are copied by way of a window */
+#define PLAN_WINDOWS   4u   /* a power of two */
+#define PLAN_SEEN_MAX  64u  /* a power of two */
+#define PLAN_DENSE     256u /* a power of two */
 #define PLAN_ADDR_BITS 56u
 #define PLAN_PLANS_MAX 64u    /* plans in use at the same time */
 #define PLAN_TASKS_MAX 16384u /* processes that have one */
@@ -80,9 +81,10 @@ enum plan_when {
 
 /*
  * A read of user memory costs as much as some thousand bytes that it reads, and what a plan follows often lies side
- * by side: frames, functions of a file, names. So an operation can have a window, which others may share. The first
+ * by side: frames, functions of a file, names. So PLAN_COPY can have a window, which others may share. The first
  * time that something on a page is copied, only that is read; the second time, all of the page; and from then on
- * nothing, until something on another page is copied. What is copied is the same as without a window.
+ * nothing, until something on another page is copied. A page from which earlier runs copied more than one thing is read
+ * whole the first time. What is copied is the same as without a window.
  */
 struct plan_op {
 	__u8 what; /* enum plan_what */
@@ -92,7 +94,7 @@ struct plan_op {
 	__u8 when; /* enum plan_when */
 	__u8 reg, other, jump;
 	__u8 otherwise; /* the next operation if memory cannot be read or there is no room; 0: the plan ends */
-	__u8 near; /* the number of its window, 1 to PLAN_WINDOWS; 0: it has none */
+	__u8 near; /* of PLAN_COPY: the number of its window, 1 to PLAN_WINDOWS; 0: it has none */
 	__u8 reserved[2];
 	__s64 imm;
 };
@@ -124,12 +126,13 @@ enum plan_end {
 
 /* The page on which the operations of a window copied something last. */
 struct plan_window {
-	__u64 page; /* its address, and PLAN_PART while bytes does not have it; or PLAN_NO_PAGE */
+	__u64 page; /* its address, and PLAN_PART or PLAN_AGAIN; or PLAN_NO_PAGE */
 	__u8 bytes[PLAN_PAGE + PLAN_NEAR_MAX];
 };
 
-#define PLAN_PART    1u
-#define PLAN_NO_PAGE 2u
+#define PLAN_PART    1u /* bytes does not have it */
+#define PLAN_AGAIN   2u /* more than one thing was copied from it */
+#define PLAN_NO_PAGE 4u
 
 /* The state of a plan while it runs, in the scratch buffer. */
 struct plan_run {
@@ -142,12 +145,13 @@ struct plan_run {
 	struct {
 		__u64 value, number;
 	} seen[PLAN_SEEN_MAX];
+	__u8 dense[PLAN_DENSE]; /* by hashes of pages, from run to run: PLAN_AGAIN was set */
 	struct plan_window windows[PLAN_WINDOWS];
 };
 
 _Static_assert(sizeof(struct plan_op) == 24, "no padding");
 _Static_assert(sizeof(struct plan_task) == 24, "no padding");
-_Static_assert(sizeof(struct plan_run) == 17792, "no padding");
+_Static_assert(sizeof(struct plan_run) == 18048, "no padding");
 _Static_assert(PLAN_PIECE_MAX / 8 < 256, "the number of words fits the head");
 _Static_assert(PLAN_BYTES_MAX < 1 << 16, "fits the record's head");
 _Static_assert(!(PLAN_OPS_MAX & (PLAN_OPS_MAX - 1)), "a power of two");

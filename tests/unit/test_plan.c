@@ -64,7 +64,8 @@ static inline long bpf_ringbuf_output(void *map, void *data, uint64_t size, uint
 static struct {
 	uint8_t bytes[PAGES * PLAN_PAGE];
 	bool absent[PAGES];
-	unsigned int reads, looks; /* looks: for the plan of a process */
+	unsigned int reads, pages,
+		looks; /* pages: reads of one; looks: for the plan of a process */
 } user;
 
 static struct capture_front *buffer; /* the scratch buffer, CAPTURE_SCRATCH_SIZE bytes */
@@ -85,6 +86,7 @@ static long bpf_probe_read_user(void *to, uint64_t size, const void *from)
 	uint64_t addr = (uintptr_t)from;
 
 	user.reads++;
+	user.pages += size == PLAN_PAGE;
 	if (!can_read(addr, size)) {
 		memset(to, 0, size);
 		return -EFAULT;
@@ -136,7 +138,7 @@ static bool same(bool fallback)
 
 	buffer->head.flags = CAPTURE_HAS_USER;
 	buffer->run.r[PLAN_THREAD] = BASE + 64;
-	user.reads = 0;
+	user.reads = user.pages = 0;
 	size = append_slices(buffer, 0, BEFORE, fallback) - BEFORE;
 	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = BASE + 64 };
 	model_end = plan_execute(&model, &plan_now, read_user, NULL);
@@ -231,6 +233,28 @@ static void test_pages_are_read_when_they_are_met_twice(void)
 	      "towards higher addresses, and codes in a window of their own");
 	plan_chain(BASE + 8, 1, 1);
 	CHECK(same(false) && user.reads == 120, "pages that take turns are not read");
+}
+
+static void test_pages_that_were_met_twice_are_read_at_once(void)
+{
+	const uint64_t last = BASE + 3 * PLAN_PAGE - 24;
+
+	memset(buffer->run.dense, 0, sizeof(buffer->run.dense));
+	put_chain(last, -120, 60, 1);
+	plan_chain(last, 1, 0);
+	CHECK(same(false) && user.reads == 6 && user.pages == 2, "the first run");
+	CHECK(same(true) && user.reads == 4 && user.pages == 2,
+	      "two pages, a frame in both of them, and the code");
+	put_chain(last, -(int64_t)PLAN_PAGE, 3, 1);
+	plan_chain(last, 1, 0);
+	CHECK(same(false) && user.reads == 4 && user.pages == 2, "they have one frame each now");
+	CHECK(same(true) && user.reads == 4 && !user.pages, "which is noted, of the last one too");
+	put_chain(last, -120, 60, 1);
+	plan_chain(last, 1, 0);
+	CHECK(same(false) && same(false) && user.reads == 4, "two pages again");
+	user.absent[1] = true;
+	CHECK(same(false) && model_end == PLAN_FAULT, "a page that is not there any more");
+	CHECK(same(true) && model_end == PLAN_FAULT, "once more");
 }
 
 static void test_window_touches_no_other_page(void)
@@ -366,6 +390,7 @@ int main(void)
 	if (!buffer)
 		return 1;
 	test_pages_are_read_when_they_are_met_twice();
+	test_pages_that_were_met_twice_are_read_at_once();
 	test_window_touches_no_other_page();
 	test_runs_do_not_see_each_other();
 	test_cycles_end();
