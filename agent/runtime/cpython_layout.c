@@ -251,11 +251,11 @@ enum { NEAR_FRAMES = 1, NEAR_CODE };
 
 /*
  * Find the state of the thread (R1): mostly it has the GIL; else look for it in the list of threads. Then
- * follow its frames. Numbers of operations that are not known yet are filled in behind.
+ * follow its frames (R3). Numbers of operations that are not known yet are filled in behind.
  */
 void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan *plan)
 {
-	struct plan_op *op, *found = NULL, *none[3], *listed;
+	struct plan_op *op, *found = NULL, *none[2], *listed;
 	uint32_t loop, stop;
 	struct span state = state_of(l), links = links_of(l);
 	size_t n_none = 0;
@@ -264,7 +264,10 @@ void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan 
 	if (l->current != NONE) {
 		op = add(plan, PLAN_LOAD, PLAN_BASE, (int64_t)runtime + l->current, PLAN_R1);
 		jump(op, PLAN_ZERO, PLAN_R1, 0, 2);
-		found = add(plan, PLAN_LOAD, PLAN_R1, l->thread_id, PLAN_R2);
+		/* One read for both, though a thread that waits for the GIL has no use for these words. */
+		found = copy(plan, PLAN_R1, least(l->frame, l->thread_id),
+			     most(l->frame, l->thread_id));
+		load(found, l->frame, PLAN_R3, l->thread_id, PLAN_R2);
 	}
 	none[n_none++] =
 		add(plan, PLAN_LOAD, PLAN_BASE, (int64_t)runtime + l->interpreters, PLAN_R1);
@@ -275,40 +278,41 @@ void cpython_plan(const struct cpython_layout *l, uint64_t runtime, struct plan 
 	jump(op, PLAN_NONZERO, PLAN_R1, 0, loop);
 	stop = plan->n;
 	(void)add(plan, PLAN_STOP, 0, 0, 0);
-	if (found)
-		jump(found, PLAN_EQUAL, PLAN_R2, PLAN_THREAD, plan->n);
 	jump(listed, PLAN_EQUAL, PLAN_R2, PLAN_THREAD, plan->n);
-	(void)add(plan, PLAN_PUT, PLAN_R1, CPYTHON_MARK, 0);
 	/* The thread's frame. */
 	op = copy(plan, PLAN_R1, l->frame, l->frame);
-	load(op, l->frame, PLAN_R1, l->frame, PLAN_R5);
+	load(op, l->frame, PLAN_R3, l->frame, PLAN_R5);
+	if (found)
+		jump(found, PLAN_EQUAL, PLAN_R2, PLAN_THREAD, plan->n);
+	op = add(plan, PLAN_PUT, PLAN_R1, CPYTHON_MARK, 0);
+	jump(op, PLAN_ZERO, PLAN_R3, 0, stop);
 	if (l->cframe_frame != NONE) {
-		op = copy(plan, PLAN_R1, 0, (uint16_t)(l->cframe_frame + 8));
-		load(op, l->cframe_frame, PLAN_R1, l->cframe_frame, PLAN_R5);
+		op = copy(plan, PLAN_R3, 0, (uint16_t)(l->cframe_frame + 8));
+		load(op, l->cframe_frame, PLAN_R3, l->cframe_frame, PLAN_R5);
+		jump(op, PLAN_ZERO, PLAN_R3, 0, stop);
 	}
-	none[n_none++] = op;
 	for (size_t i = 0; i < n_none; i++)
 		jump(none[i], PLAN_ZERO, PLAN_R1, 0, stop);
 	/* Each frame: in one piece if its fields are near each other, and what tells its code object. */
 	loop = plan->n;
 	if (state.first > links.last + 24 || links.first > state.last + 24) {
-		copy(plan, PLAN_R1, state.first, state.last)->near = NEAR_FRAMES;
-		op = copy(plan, PLAN_R1, links.first, links.last);
+		copy(plan, PLAN_R3, state.first, state.last)->near = NEAR_FRAMES;
+		op = copy(plan, PLAN_R3, links.first, links.last);
 	} else {
 		state = joined(state, links);
-		op = copy(plan, PLAN_R1, state.first, state.last);
+		op = copy(plan, PLAN_R3, state.first, state.last);
 	}
 	op->near = NEAR_FRAMES;
-	load(op, l->f_code, PLAN_R2, l->f_previous, PLAN_R1);
+	load(op, l->f_code, PLAN_R2, l->f_previous, PLAN_R3);
 	if (l->code_tags)
 		op = add(plan, PLAN_AND, PLAN_R2, -1 - (int64_t)l->code_tags, PLAN_R2);
 	/* A frame need not have code, and that of a function that calls itself is copied once. */
 	jump(op, PLAN_SEEN, PLAN_R2, 0, plan->n + 1);
 	op = copy(plan, PLAN_R2, l->c_check, (uint16_t)(l->c_check + l->c_check_size - 8));
 	op->near = NEAR_CODE;
-	jump(op, PLAN_NONZERO, PLAN_R1, 0, loop);
-	op = add(plan, PLAN_ADD, PLAN_R1, 0, PLAN_R1);
+	jump(op, PLAN_NONZERO, PLAN_R3, 0, loop);
+	op = add(plan, PLAN_ADD, PLAN_R3, 0, PLAN_R3);
 	op->size = 64;
-	jump(op, PLAN_NONZERO, PLAN_R1, 0, loop);
+	jump(op, PLAN_NONZERO, PLAN_R3, 0, loop);
 	(void)add(plan, PLAN_STOP, 0, 0, 0);
 }

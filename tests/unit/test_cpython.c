@@ -194,7 +194,7 @@ static void test_hostile_structures_end(void)
 	image_put(&image, IMAGE_FRAMES + l->f_instr, 0, 8);
 	CHECK(!strncmp(decoded(0x30b, PLAN_BYTES_MAX), "f0:0.py:10@1", 12), "a wild instruction");
 	image_make(&image, l, true);
-	text = decoded(0x30b, 160);
+	text = decoded(0x30b, 256);
 	CHECK(!strcmp(text, "f0:0.py:10@5") && slices.end == PLAN_ROOM && stack.missing, text);
 }
 
