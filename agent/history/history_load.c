@@ -223,32 +223,28 @@ int history_find_node(struct reading *r, int64_t row, size_t *index)
 	return !err && *index >= r->n_uses ? enlarge_uses(r) : err;
 }
 
-/* Find the parent of a node, unless that was done. */
-int history_find_parent(struct reading *r, size_t index)
+int history_find_parent(struct reading *r, size_t index, uint32_t *out)
 {
-	struct history_node node = history_nodes(r->h)[index];
+	const uint32_t up = history_nodes(r->h)[index].up;
+	const int64_t id = up ? history_node_id(r->h, index) - up : 0;
 	size_t parent = 0;
 	int err = 0;
 
-	if (r->uses[index].found)
-		return 0;
-	if (node.up)
-		err = history_find_node(r, history_node_id(r->h, index) - node.up, &parent);
-	if (err)
-		return err;
-	r->uses[index].parent = (node.up ? (uint32_t)parent + 1 : 0) & INT32_MAX;
-	r->uses[index].found = true;
-	return 0;
+	/* What is known of the parent is read next: let the CPU fetch it while the parent itself is looked up. */
+	if (up && history_node_place(r->h, id, &parent) && parent < r->n_uses)
+		__builtin_prefetch(&r->uses[parent]);
+	if (up)
+		err = history_find_node(r, id, &parent);
+	if (!err)
+		*out = up ? (uint32_t)parent + 1 : 0;
+	return err;
 }
 
-/* Load the location of a node, and find its parent. */
 int history_load_node(struct reading *r, size_t index)
 {
 	uint32_t location;
 	int err = history_load_frame(r, history_nodes(r->h)[index].frame, &location);
 
-	if (!err)
-		err = history_find_parent(r, index);
 	if (!err && location >= INT32_MAX)
 		err = -EFBIG;
 	if (!err)
@@ -259,6 +255,7 @@ int history_load_node(struct reading *r, size_t index)
 /* Look whether all nodes and frames of a stack are there. -EBADMSG: they are not. */
 int history_check_stack(struct reading *r, int64_t row)
 {
+	uint32_t parent = 0;
 	size_t index;
 	int err = history_find_node(r, row, &index);
 
@@ -266,9 +263,11 @@ int history_check_stack(struct reading *r, int64_t row)
 	while (!err) {
 		if (!r->uses[index].location)
 			err = history_load_node(r, index);
-		if (err || !r->uses[index].parent)
+		if (!err)
+			err = history_find_parent(r, index, &parent);
+		if (err || !parent)
 			break;
-		index = r->uses[index].parent - 1;
+		index = parent - 1;
 	}
 	return err;
 }

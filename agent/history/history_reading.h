@@ -21,13 +21,12 @@ struct loaded_rows {
 
 /*
  * What is known of a node, and its place in the tree of all stacks: together, as all of it is needed at about the same
- * time, and each node lies somewhere else in memory. Nodes are told by their index in the cache + 1; 0: there is none.
+ * time, and each node lies somewhere else in memory. Of 16 bytes, so that none lies in two of the CPU's cache lines.
+ * Nodes are told by their index in the cache + 1; 0: there is none.
  */
 struct node_use {
 	uint32_t location : 31; /* in the profile, + 1; 0: not loaded */
 	uint32_t repeated : 1;	/* the parent has another child with this location */
-	uint32_t parent : 31;	/* 0: the node is outermost, or not loaded */
-	uint32_t found : 1;	/* parent is set */
 	uint32_t sum;		/* the first one of the node: index in sums + 1; 0: there is none */
 	uint32_t child;		/* the first */
 	uint32_t beside; /* the next child of the parent; LAST_CHILD; 0: it is not in the tree */
@@ -130,9 +129,9 @@ int history_load_frame(struct reading *r, int64_t row, uint32_t *out);
 int history_find_node(struct reading *r, int64_t row, size_t *index);
 /* Forget what is known of nodes. */
 void history_forget_nodes(struct reading *r);
-/* Find the parent of a node, unless that was done. */
-int history_find_parent(struct reading *r, size_t index);
-/* Load the location of a node, and find its parent. */
+/* Give the parent of a node, as its index in the cache + 1; 0: the node is outermost. */
+int history_find_parent(struct reading *r, size_t index, uint32_t *out);
+/* Load the location of a node. */
 int history_load_node(struct reading *r, size_t index);
 /* Look whether all nodes and frames of a stack are there. -EBADMSG: they are not. */
 int history_check_stack(struct reading *r, int64_t row);

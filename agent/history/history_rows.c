@@ -313,12 +313,8 @@ static void clear(struct history_rows *r)
 
 /* ---- what others call ------------------------------------------------------------------------ */
 
-int history_node(struct history *h, int64_t id, size_t *index)
-{
-	return find(h, &h->nodes, &nodes, id, index);
-}
-
-static bool place(struct history_rows *r, const struct kind *kind, int64_t id, size_t *index)
+/* Inline, as each kind has a constant number of rows in a chunk then: a division would take longer than all else. */
+static inline bool place(struct history_rows *r, const struct kind *kind, int64_t id, size_t *index)
 {
 	size_t chunk;
 
@@ -326,6 +322,17 @@ static bool place(struct history_rows *r, const struct kind *kind, int64_t id, s
 		return false;
 	*index = chunk * kind->n + (size_t)((id - 1) % (int64_t)kind->n);
 	return true;
+}
+
+int history_node(struct history *h, int64_t id, size_t *index)
+{
+	size_t at;
+
+	if (place(&h->nodes, &nodes, id, &at) && is_there(&nodes, row_at(&h->nodes, &nodes, at))) {
+		*index = at;
+		return 0;
+	}
+	return find(h, &h->nodes, &nodes, id, index);
 }
 
 bool history_node_place(struct history *h, int64_t id, size_t *index)

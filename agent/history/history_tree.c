@@ -67,10 +67,9 @@ static int add_branch(struct reading *r, struct history_tree *t, size_t index,
 
 		err = add_frame(r, set, history_nodes(r->h)[index].frame);
 		if (!err)
-			err = history_find_parent(r, index);
+			err = history_find_parent(r, index, &parent);
 		if (err)
 			break;
-		parent = r->uses[index].parent;
 		first = parent ? &r->uses[parent - 1].child : &t->outermost;
 		r->uses[index].beside = *first ? *first : (uint32_t)LAST_CHILD;
 		*first = (uint32_t)index + 1;
@@ -126,11 +125,28 @@ static int take_sums(struct reading *r, struct history_tree *t)
 			err = history_find_node(r, (int64_t)r->sums[i].node, &index);
 			if (err)
 				break;
+			/* Written before it is read: else the kernel gives each new page twice, the first time to be read. */
+			r->uses[index].child = 0;
 			first = &r->uses[index].sum;
 		}
 		t->next[i] = *first;
 		*first = (uint32_t)i + 1;
 	}
+	return err;
+}
+
+/*
+ * Give all nodes their locations, one page after the other: when the tree is gone through, each node lies somewhere else
+ * in memory, and its row in the cache, too.
+ */
+static int locate_nodes(struct reading *r)
+{
+	const size_t n = r->h->nodes.n_chunks * NODES_IN_PAGE;
+	int err = 0;
+
+	for (size_t i = 0; i < n && i < r->n_uses && !err; i++)
+		if (r->uses[i].beside && !r->uses[i].location)
+			err = history_load_node(r, i);
 	return err;
 }
 
@@ -146,6 +162,8 @@ int history_tree_make(struct reading *r, struct history_tree *t)
 		err = grow_tree(r, t, &pages, &set);
 	if (!err)
 		err = load_frames(r, &set);
+	if (!err)
+		err = locate_nodes(r);
 	free(pages.first);
 	free(set.words);
 	return err;
@@ -160,7 +178,7 @@ struct seen {
 
 /* Where the descent is. */
 struct way {
-	uint32_t *locations; /* innermost first: the last n of room */
+	uint32_t *locations, *nodes; /* innermost first: the last n of room */
 	uint32_t n, n_frames;
 	size_t room;
 	uint32_t n_repeated; /* nodes on the way that are repeated */
@@ -181,92 +199,148 @@ static uint32_t lines_of(const struct reading *r, const struct way *w, uint32_t 
 					       : r->s->locations[location].n_lines;
 }
 
-static int make_room(struct way *w)
+/* Let the last n numbers of an array that has room for so many be the last ones of a larger one. -ENOMEM. */
+static int enlarge(uint32_t **numbers, size_t n, size_t room, size_t larger)
 {
-	const size_t room = w->room ? 2 * w->room : 64;
-	uint32_t *locations = w->n < UINT32_MAX / 2 ? calloc(room, sizeof(*locations)) : NULL;
+	uint32_t *copy = calloc(larger, sizeof(*copy));
 
-	if (!locations)
+	if (!copy)
 		return -ENOMEM;
-	if (w->n)
-		memcpy(locations + room - w->n, w->locations + w->room - w->n,
-		       w->n * sizeof(*locations));
-	free(w->locations);
-	w->locations = locations;
-	w->room = room;
+	if (n)
+		memcpy(copy + larger - n, *numbers + room - n, n * sizeof(*copy));
+	free(*numbers);
+	*numbers = copy;
 	return 0;
 }
 
-static int enter(const struct reading *r, struct way *w, const struct node_use *node)
+static int make_room(struct way *w)
 {
+	const size_t room = w->room ? 2 * w->room : 64;
+	int err = w->n < UINT32_MAX / 2 ? 0 : -ENOMEM;
+
+	if (!err)
+		err = enlarge(&w->locations, w->n, w->room, room);
+	if (!err)
+		err = enlarge(&w->nodes, w->n, w->room, room);
+	if (!err)
+		w->room = room;
+	return err;
+}
+
+/* Return the innermost node of the way; 0: there is none. */
+static uint32_t innermost(const struct way *w)
+{
+	return w->n ? w->nodes[w->room - w->n] : 0;
+}
+
+static int enter(const struct reading *r, struct way *w, uint32_t at)
+{
+	const struct node_use *node = &r->uses[at - 1];
 	const uint32_t location = node->location - 1;
 	int err = w->n == w->room ? make_room(w) : 0;
 
 	if (err)
 		return err;
-	w->locations[w->room - ++w->n] = location;
+	w->n++;
+	w->locations[w->room - w->n] = location;
+	w->nodes[w->room - w->n] = at;
 	w->n_frames += lines_of(r, w, location);
 	w->n_repeated += node->repeated;
 	return w->n_frames > STACKS_DEPTH ? -EFBIG : 0;
 }
 
-static void leave(const struct reading *r, struct way *w, const struct node_use *node)
+/* Leave the innermost node, and return it. */
+static const struct node_use *leave(const struct reading *r, struct way *w)
 {
+	const struct node_use *node = &r->uses[innermost(w) - 1];
+
 	w->n--;
 	w->n_frames -= lines_of(r, w, node->location - 1);
 	w->n_repeated -= node->repeated;
+	return node;
+}
+
+/* Return whether all sums are of whole stacks without labels and times: then only their values matter. */
+static bool is_plain(const struct reading *r)
+{
+	return !r->q->labels && !r->q->times && !r->q->parts;
+}
+
+/* Let the CPU fetch what is needed when the descent comes to a node that was just reached. */
+static void fetch(const struct reading *r, const struct history_tree *t, const struct way *w,
+		  const struct node_use *node)
+{
+	__builtin_prefetch(&w->seen[node->location - 1]);
+	if (node->child)
+		__builtin_prefetch(&r->uses[node->child - 1]);
+	if (!node->sum)
+		return;
+	__builtin_prefetch(&t->next[node->sum - 1]);
+	if (!is_plain(r))
+		__builtin_prefetch(&r->sums[node->sum - 1]);
+	if (r->values)
+		__builtin_prefetch(&r->values[(node->sum - 1) * r->s->n_types]);
+}
+
+/* Let the CPU fetch the second child of a node, of which the first was fetched before. */
+static void fetch_second(const struct reading *r, const struct node_use *node)
+{
+	const uint32_t second = node->child ? r->uses[node->child - 1].beside : 0;
+
+	if (second && second != LAST_CHILD)
+		__builtin_prefetch(&r->uses[second - 1]);
 }
 
 /*
- * Give nodes that lie beside each other their locations, and mark those that have the same one. Nodes are stored again at
- * times, so there may be some; all stacks that are not below such nodes differ from each other.
+ * Mark those of the nodes that lie beside each other that have the same location. Nodes are stored again at times, so there
+ * may be some; all stacks that are not below such nodes differ from each other.
  */
-static int locate(struct reading *r, struct way *w, uint32_t first)
+static void mark_repeated(struct reading *r, const struct history_tree *t, struct way *w,
+			  uint32_t first)
 {
-	const bool only_one = first && r->uses[first - 1].beside == LAST_CHILD;
-	int err = 0;
+	const uint32_t parent = innermost(w);
 
-	for (uint32_t at = first; at && at != LAST_CHILD && !err; at = r->uses[at - 1].beside) {
+	for (uint32_t at = first; at && at != LAST_CHILD; at = r->uses[at - 1].beside)
+		fetch(r, t, w, &r->uses[at - 1]);
+	if (!first || r->uses[first - 1].beside == LAST_CHILD)
+		return;
+	for (uint32_t at = first; at != LAST_CHILD; at = r->uses[at - 1].beside) {
 		struct node_use *node = &r->uses[at - 1];
-		struct seen *seen;
+		struct seen *seen = &w->seen[node->location - 1];
 
-		err = node->location ? 0 : history_load_node(r, at - 1);
-		if (err || only_one)
-			break;
-		seen = &w->seen[node->location - 1];
 		/* The outermost nodes, which have no parent, come first. */
-		if (seen->child && seen->parent == node->parent)
+		if (seen->child && seen->parent == parent)
 			node->repeated = r->uses[seen->child - 1].repeated = true;
-		*seen = (struct seen){ .parent = node->parent, .child = at };
+		*seen = (struct seen){ .parent = parent, .child = at };
 	}
-	return err;
 }
 
 /* Add a sum whose stack is the way. */
 static int add_sample(struct reading *r, const struct way *w, size_t index)
 {
-	const struct sum *sum = &r->sums[index];
+	const struct sum *sum = is_plain(r) ? NULL : &r->sums[index];
+	const uint32_t n_cut = sum && sum->cut;
 	struct stacks_sample to = { .base = r->q->base,
-				    .n_locations = w->n + sum->cut,
-				    .n_frames = w->n_frames + sum->cut,
+				    .n_locations = w->n + n_cut,
+				    .n_frames = w->n_frames + n_cut,
 				    .equal = !w->alone	     ? STACKS_EQUAL_ANY
 					     : w->n_repeated ? STACKS_EQUAL_SOME
 							     : STACKS_EQUAL_NONE };
 	const uint32_t *locations = w->n ? w->locations + w->room - w->n : NULL;
-	int err = array_reserve(r->ids, to.n_locations, r->room_ids);
+	int err = n_cut ? array_reserve(r->ids, to.n_locations, r->room_ids) : 0;
 	uint32_t n = 0;
 
-	if (!err && sum->cut) {
+	if (!err && n_cut) {
 		r->ids[n++] = r->cut_location;
 		for (uint32_t i = 0; i < w->n; i++)
 			r->ids[n++] = locations[i];
 	}
-	if (!err)
+	if (!err && sum)
 		err = history_put_labels(r, sum, &n);
 	if (err)
 		return err;
-	to.n_labels = sum->cut ? n - to.n_locations : n;
-	return stacks_add(r->s, &to, sum->cut ? r->ids : locations,
+	to.n_labels = n_cut ? n - to.n_locations : n;
+	return stacks_add(r->s, &to, n_cut ? r->ids : locations,
 			  to.n_labels ? r->ids + n - to.n_labels : NULL,
 			  r->s->n_types ? r->values + index * r->s->n_types : NULL);
 }
@@ -286,25 +360,26 @@ static int add_sums(struct reading *r, const struct history_tree *t, const struc
 static int descend(struct reading *r, const struct history_tree *t, struct way *w)
 {
 	uint32_t at = t->outermost;
-	int err = locate(r, w, at);
+	int err = 0;
 
+	mark_repeated(r, t, w, at);
 	while (at && !err) {
 		const struct node_use *node = &r->uses[at - 1];
 
-		err = enter(r, w, node);
+		err = enter(r, w, at);
+		fetch_second(r, node);
 		if (!err)
 			err = add_sums(r, t, w, node->sum);
-		if (!err && node->child) {
-			at = node->child;
-			err = locate(r, w, at);
-			continue;
-		}
 		if (err)
 			break;
-		for (leave(r, w, node); node->beside == LAST_CHILD && node->parent;) {
-			node = &r->uses[node->parent - 1];
-			leave(r, w, node);
+		at = node->child;
+		if (at) {
+			mark_repeated(r, t, w, at);
+			continue;
 		}
+		do
+			node = leave(r, w);
+		while (node->beside == LAST_CHILD && w->n);
 		at = node->beside == LAST_CHILD ? 0 : node->beside;
 	}
 	return err;
@@ -336,6 +411,7 @@ int history_tree_add(struct reading *r, const struct history_tree *t)
 	if (!err)
 		err = descend(r, t, &w);
 	free(w.locations);
+	free(w.nodes);
 	free(w.seen);
 	free(w.lines);
 	return err;

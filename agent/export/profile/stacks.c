@@ -394,8 +394,10 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 	fresh->n_frames = (uint32_t)n_frames;
 	fresh->first_location = s->n_location_ids;
 	fresh->first_label = s->n_label_ids;
-	for (uint32_t i = 0; i < sample->n_locations; i++)
-		s->location_ids[s->n_location_ids++] = location_ids[i];
+	if (sample->n_locations)
+		memcpy(s->location_ids + s->n_location_ids, location_ids,
+		       sample->n_locations * sizeof(*location_ids));
+	s->n_location_ids += sample->n_locations;
 	for (uint32_t i = 0; i < sample->n_labels; i++)
 		s->label_ids[s->n_label_ids++] = label_ids[i];
 	for (size_t i = 0; i < s->n_types; i++)
