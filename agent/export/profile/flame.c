@@ -22,7 +22,8 @@ struct builder {
 	} * kin;
 	struct uw_hash_index by_node;
 	struct strings texts; /* names of nodes that are not functions */
-	uint32_t *frame_of; /* by line of the profile: its frame; UW_HASH_NONE: not looked up yet */
+	/* By line of the profile, if its location has several: its frame; UW_HASH_NONE: not looked up yet. */
+	uint32_t *frame_of;
 	/*
 	 * By location: the frame of its only line; UW_HASH_NONE: not looked up yet, or it has several lines. It is apart
 	 * from the locations, as a small array stays in the CPU's caches.
@@ -287,7 +288,8 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 		return add_node(b, *at, only, at);
 	/* The function itself is the last line; it calls what was inlined into it. */
 	for (uint32_t i = l->n_lines; !err && i-- > 0;) {
-		uint32_t *frame = &b->frame_of[l->first_line + i];
+		uint32_t *frame = l->n_lines == 1 ? &b->only_frame[location]
+						  : &b->frame_of[l->first_line + i];
 
 		if (b->flame->nodes[*at].depth >= FLAME_DEPTH) {
 			*cut = true;
@@ -298,8 +300,6 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 						i + 1 < l->n_lines);
 		err = *frame == UW_HASH_NONE ? -ENOMEM : add_node(b, *at, *frame, at);
 	}
-	if (!err && l->n_lines == 1)
-		b->only_frame[location] = b->frame_of[l->first_line];
 	return err;
 }
 
@@ -406,7 +406,7 @@ static int add_samples(struct builder *b)
 	if (samples == SIZE_MAX || strcmp(s->types[samples].unit, "count") != 0)
 		f->n_samples = -1;
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
-		stacks_fetch(s, i + 1, b->only_frame);
+		stacks_fetch(s, i, b->only_frame);
 		err = add_sample(b, i, guessed);
 		if (f->n_samples >= 0 && !s->samples[i].base)
 			f->n_samples = stacks_sum(f->n_samples, value_of(s, i, samples));

@@ -119,7 +119,7 @@ struct step {
 struct adding {
 	struct ranking *r;
 	const struct stacks *s;
-	uint32_t *row_of; /* by line; UW_HASH_NONE: not known yet */
+	uint32_t *row_of; /* by line, if its location has several; UW_HASH_NONE: not known yet */
 	/*
 	 * By location: the row of its only line; UW_HASH_NONE: not known, or it has several lines. This and on_way are
 	 * apart from the locations and rows, as small arrays stay in the CPU's caches.
@@ -138,15 +138,25 @@ struct adding {
 	uint32_t n_way;
 };
 
-/* Let the stack at hand have one more frame of a line's row. */
-static int enter_line(struct adding *a, uint32_t module, size_t line)
+/* Return where the row of a line of a location is remembered. */
+static uint32_t *row_of_line(const struct adding *a, uint32_t location, uint32_t line)
 {
-	uint32_t *row = &a->row_of[line];
+	const struct stacks_location *l = &a->s->locations[location];
+
+	return l->n_lines == 1 ? &a->only_row[location] : &a->row_of[l->first_line + line];
+}
+
+/* Let the stack at hand have one more frame of a line's row. */
+static int enter_line(struct adding *a, uint32_t location, uint32_t line)
+{
+	const struct stacks_location *l = &a->s->locations[location];
+	uint32_t *row = row_of_line(a, location, line);
 	const size_t room = a->room_on_way;
 	int err = 0;
 
 	if (*row == UW_HASH_NONE)
-		*row = known_row(a->r, a->s, &a->s->lines[line], module, a->known);
+		*row = known_row(a->r, a->s, &a->s->lines[l->first_line + line], l->module,
+				 a->known);
 	if (*row == UW_HASH_NONE)
 		return -ENOMEM;
 	if (*row >= room)
@@ -172,9 +182,7 @@ static int enter(struct adding *a, uint32_t location)
 		return 0;
 	}
 	for (uint32_t i = 0; i < l->n_lines && !err; i++)
-		err = enter_line(a, l->module, l->first_line + i);
-	if (!err && l->n_lines == 1)
-		a->only_row[location] = a->row_of[l->first_line];
+		err = enter_line(a, location, i);
 	return err;
 }
 
@@ -223,15 +231,13 @@ static void add_innermost(struct adding *a, const struct stacks_sample *sample, 
 	/* If all functions are to be skipped, the innermost one counts. */
 	pass = pass && has_others(s, sample, a->passed_over);
 	for (uint32_t j = 0; j < sample->n_locations; j++) {
-		const struct stacks_location *l =
-			&s->locations[s->location_ids[sample->first_location + j]];
+		const uint32_t location = s->location_ids[sample->first_location + j];
+		const struct stacks_location *l = &s->locations[location];
 
 		for (uint32_t k = 0; k < l->n_lines; k++) {
-			const size_t line = l->first_line + k;
-
-			if (pass && a->passed_over[s->lines[line].function])
+			if (pass && a->passed_over[s->lines[l->first_line + k].function])
 				continue;
-			add_self(&a->r->rows[a->row_of[line]], value, sample->base);
+			add_self(&a->r->rows[*row_of_line(a, location, k)], value, sample->base);
 			return;
 		}
 	}
@@ -285,7 +291,7 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 		const struct stacks_sample *sample = &s->samples[i];
 		const int64_t value = stacks_value(s, i, type);
 
-		stacks_fetch(s, i + 1, a.only_row);
+		stacks_fetch(s, i, a.only_row);
 		if (!is_wanted(s, sample, only))
 			continue;
 		err = add_stack(&a, sample, value);

@@ -222,17 +222,42 @@ int stacks_add_comment(struct stacks *stacks, const char *text);
 int stacks_add(struct stacks *stacks, const struct stacks_sample *sample,
 	       const uint32_t *location_ids, const uint32_t *label_ids, const int64_t *values);
 
+/* Give a sample's innermost locations, a few at most; 0: there is no such sample, or it has none. */
+static inline uint32_t stacks_innermost(const struct stacks *s, size_t sample, const uint32_t **ids)
+{
+	enum { FRAMES = 8 };
+	uint32_t n = sample < s->n_samples ? s->samples[sample].n_locations : 0;
+
+	if (n)
+		*ids = s->location_ids + s->samples[sample].first_location;
+	return n < FRAMES ? n : (uint32_t)FRAMES;
+}
+
 /*
- * Let the CPU fetch what an array by location has for a sample's innermost frames, if there is such a sample: the others
- * it mostly has in common with the one before, when samples are in the order of their stacks.
+ * Let the CPU fetch what the samples after this one need, one thing for each of them: what an array by location has, then,
+ * if that is UINT32_MAX, the location, its first line, and the line's function. This is done for the innermost frames: the
+ * others are mostly those of the sample before, when samples are in the order of their stacks.
  */
 static inline void stacks_fetch(const struct stacks *s, size_t sample, const uint32_t *by_location)
 {
-	enum { FRAMES = 8 };
-	const struct stacks_sample *of = &s->samples[sample];
+	const uint32_t *ids = NULL;
+	uint32_t n = stacks_innermost(s, sample + 4, &ids);
 
-	for (uint32_t i = 0; sample < s->n_samples && i < of->n_locations && i < FRAMES; i++)
-		__builtin_prefetch(&by_location[s->location_ids[of->first_location + i]]);
+	for (uint32_t i = 0; i < n; i++)
+		__builtin_prefetch(&by_location[ids[i]]);
+	n = stacks_innermost(s, sample + 3, &ids);
+	for (uint32_t i = 0; i < n; i++)
+		if (by_location[ids[i]] == UINT32_MAX)
+			__builtin_prefetch(&s->locations[ids[i]]);
+	n = stacks_innermost(s, sample + 2, &ids);
+	for (uint32_t i = 0; i < n; i++)
+		if (by_location[ids[i]] == UINT32_MAX)
+			__builtin_prefetch(&s->lines[s->locations[ids[i]].first_line]);
+	n = stacks_innermost(s, sample + 1, &ids);
+	for (uint32_t i = 0; i < n; i++)
+		if (by_location[ids[i]] == UINT32_MAX)
+			__builtin_prefetch(
+				&s->functions[s->lines[s->locations[ids[i]].first_line].function]);
 }
 
 #endif
