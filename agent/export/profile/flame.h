@@ -66,12 +66,16 @@ struct flame_value { /* of one node and one sample type */
 	int64_t now, base, guessed;
 };
 
-static inline struct flame_value flame_value(const struct flame *f, size_t node, size_t type)
+/* Return a value by its index in flame.now, base and guessed: of all nodes, in any order, each with its n_types values. */
+static inline struct flame_value flame_value_at(const struct flame *f, size_t at)
 {
-	const size_t at = f->nodes[node].values + type;
-
 	return (struct flame_value){ f->now[at], f->base ? f->base[at] : 0,
 				     f->guessed ? f->guessed[at] : 0 };
+}
+
+static inline struct flame_value flame_value(const struct flame *f, size_t node, size_t type)
+{
+	return flame_value_at(f, f->nodes[node].values + type);
 }
 
 /*

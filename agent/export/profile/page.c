@@ -21,13 +21,35 @@ struct page {
 	const char **strings;
 	uint32_t n_strings;
 	struct uw_hash_index by_string;
+	/* What was not given to out yet. Millions of short numbers would take most of their time in stdio otherwise. */
+	char text[16384];
+	size_t n_text;
 };
 
 /* ---- JSON ---------------------------------------------------------------------------- */
 
+/* Give all that was written to out. */
+static void flush(struct page *p)
+{
+	(void)fwrite(p->text, 1, p->n_text, p->out);
+	p->n_text = 0;
+}
+
+static void put_bytes(struct page *p, const char *bytes, size_t n)
+{
+	if (n > sizeof(p->text) - p->n_text)
+		flush(p);
+	if (n > sizeof(p->text)) {
+		(void)fwrite(bytes, 1, n, p->out);
+		return;
+	}
+	memcpy(p->text + p->n_text, bytes, n);
+	p->n_text += n;
+}
+
 static void put(struct page *p, const char *text)
 {
-	(void)fputs(text, p->out);
+	put_bytes(p, text, strlen(text));
 }
 
 /* Write a number, and a character before it unless that is 0. With fprintf(), digits would take half the time of a large page. */
@@ -43,7 +65,7 @@ static void put_number_after(struct page *p, char before, int64_t number)
 		*--at = '-';
 	if (before)
 		*--at = before;
-	(void)fwrite_unlocked(at, 1, (size_t)(digits + sizeof(digits) - at), p->out);
+	put_bytes(p, at, (size_t)(digits + sizeof(digits) - at));
 }
 
 static void put_number(struct page *p, int64_t number)
@@ -58,16 +80,22 @@ static void put_number(struct page *p, int64_t number)
  */
 static void put_string(struct page *p, const char *text)
 {
-	(void)fputc('"', p->out);
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			(void)fprintf(p->out, "\\%c", *text);
-		else if (*text == '<' || *text == '>' || *text == '&')
-			(void)fprintf(p->out, "\\u%04x", (unsigned int)*text);
-		else
-			(void)fputc(*text, p->out);
+	put(p, "\"");
+	for (;;) {
+		const size_t n = strcspn(text, "\"\\<>&");
+
+		put_bytes(p, text, n);
+		text += n;
+		if (!*text)
+			break;
+		put(p, *text == '"'    ? "\\\""
+		       : *text == '\\' ? "\\\\"
+		       : *text == '<'  ? "\\u003c"
+		       : *text == '>'  ? "\\u003e"
+				       : "\\u0026");
+		text++;
 	}
-	(void)fputc('"', p->out);
+	put(p, "\"");
 }
 
 /* Write a JSON string of text that may contain anything. */
@@ -86,10 +114,13 @@ static void put_title(struct page *p, const char *text)
 
 	(void)sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
 	for (const char *c = sanitized; *c; c++)
-		if (strchr("<>&\"'", *c))
-			(void)fprintf(p->out, "&#%d;", *c);
-		else
-			(void)fputc(*c, p->out);
+		if (strchr("<>&\"'", *c)) {
+			put(p, "&#");
+			put_number(p, *c);
+			put(p, ";");
+		} else {
+			put_bytes(p, c, 1);
+		}
 }
 
 /* ---- the tree --------------------------------------------------------------------------- */
@@ -114,10 +145,11 @@ static int64_t unit_of(const struct flame *f, size_t t)
 {
 	int64_t one = 0;
 
-	for (size_t i = 0; i < f->n_nodes && one != 1; i++) {
-		const struct flame_value v = flame_value(f, i, t);
+	for (size_t at = t; at < f->n_nodes * f->n_types && one != 1; at += f->n_types) {
+		const struct flame_value v = flame_value_at(f, at);
 
-		one = common(common(v.now, v.base), common(v.guessed, one));
+		if (v.now | v.base | v.guessed)
+			one = common(common(v.now, v.base), common(v.guessed, one));
 	}
 	return one ? one : 1;
 }
@@ -128,8 +160,9 @@ static int64_t unit_of(const struct flame *f, size_t t)
  */
 static bool alike(const struct flame *f, size_t a, int64_t a_one, size_t b, int64_t b_one)
 {
-	for (size_t i = 0; i < f->n_nodes; i++) {
-		const struct flame_value x = flame_value(f, i, a), y = flame_value(f, i, b);
+	for (size_t at = 0; at < f->n_nodes * f->n_types; at += f->n_types) {
+		const struct flame_value x = flame_value_at(f, at + a),
+					 y = flame_value_at(f, at + b);
 
 		/* Most nodes are no stack's end. */
 		if (!(x.now | x.base | x.guessed | y.now | y.base | y.guessed))
@@ -171,8 +204,11 @@ static int put_frames(struct page *p)
 
 		if (name == UW_HASH_NONE || module == UW_HASH_NONE || file == UW_HASH_NONE)
 			return -ENOMEM;
-		(void)fprintf(p->out, "%s%u,%u,%u,%lld,%u", i ? "," : "", name, module, file,
-			      (long long)frame->line, frame->kind);
+		put_number_after(p, i ? ',' : 0, name);
+		put_number_after(p, ',', module);
+		put_number_after(p, ',', file);
+		put_number_after(p, ',', frame->line);
+		put_number_after(p, ',', frame->kind);
 	}
 	put(p, "],\n\"strings\":[");
 	for (uint32_t i = 0; i < p->n_strings; i++) {
@@ -227,15 +263,19 @@ static void put_nodes(struct page *p)
 }
 
 /* Write the values of all nodes, in units of one. */
-static void put_list(struct page *p, const char *name, size_t t, int64_t one, bool base)
+static void put_list(struct page *p, const char *name, size_t t, int64_t one, const int64_t *values)
 {
+	enum { AHEAD = 16 };
 	const struct flame *f = p->flame;
 
 	put(p, name);
 	for (size_t i = 0; i < f->n_nodes; i++) {
-		const struct flame_value v = flame_value(f, i, t);
+		const int64_t value = values[f->nodes[i].values + t];
 
-		put_number_after(p, i ? ',' : 0, (base ? v.base : v.now) / one);
+		/* The values are in another order than the nodes. */
+		if (i + AHEAD < f->n_nodes)
+			__builtin_prefetch(&values[f->nodes[i + AHEAD].values + t]);
+		put_number_after(p, i ? ',' : 0, value ? value / one : 0);
 	}
 }
 
@@ -246,12 +286,12 @@ static void put_values(struct page *p, size_t t, int64_t one)
 {
 	const struct flame *f = p->flame;
 
-	put_list(p, ",\n\"now\":[", t, one, false);
+	put_list(p, ",\n\"now\":[", t, one, f->now);
 	if (f->diff)
-		put_list(p, "],\n\"base\":[", t, one, true);
+		put_list(p, "],\n\"base\":[", t, one, f->base);
 	put(p, "],\n\"guessed\":[");
-	for (size_t i = 0, n = 0; i < f->n_nodes; i++) {
-		int64_t guessed = flame_value(f, i, t).guessed / one;
+	for (size_t i = 0, n = 0; f->guessed && i < f->n_nodes; i++) {
+		int64_t guessed = f->guessed[f->nodes[i].values + t] / one;
 
 		if (!guessed)
 			continue;
@@ -305,8 +345,11 @@ static int put_profile(struct page *p, const struct flame_page *page)
 	for (size_t i = 0; i < f->n_nodes; i++) {
 		bool any = false;
 
-		for (size_t t = 0; t < f->n_types; t++)
-			any = any || flame_value(f, i, t).now || flame_value(f, i, t).base;
+		for (size_t t = 0; t < f->n_types; t++) {
+			const struct flame_value v = flame_value_at(f, i * f->n_types + t);
+
+			any = any || v.now || v.base;
+		}
 		n_stacks += any;
 	}
 	put(p, "{\"title\":");
@@ -353,6 +396,7 @@ int flame_write(const struct flame *flame, const struct flame_page *page, FILE *
 	put(&p, page_middle);
 	err = put_profile(&p, page);
 	put(&p, page_end);
+	flush(&p);
 	free(p.strings);
 	uw_hash_fini(&p.by_string);
 	/*
