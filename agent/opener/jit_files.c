@@ -211,6 +211,13 @@ bool opener_is_interpreter(const struct event_mapping *m)
 	return false;
 }
 
+bool opener_is_v8(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+
+	return !strcmp(base, "node") || !strcmp(base, "nodejs") || !strncmp(base, "libnode.so", 10);
+}
+
 /*
  * Return whether a process generates code or interprets it, or has published a context: its memory tells where
  * threads have what they work for.
@@ -227,7 +234,9 @@ static bool is_readable(uint32_t pid)
 	maps = fopen(path, "re");
 	while (maps && !is && getline(&line, &room, maps) > 0)
 		is = !procfs_maps_line(line, &m) &&
-		     (is_generated(&m) || opener_is_interpreter(&m) || places_is_context(m.path));
+		     (is_generated(&m) || opener_is_interpreter(&m) ||
+		      (m.prot & PROT_EXEC && m.path[0] == '/' && opener_is_v8(m.path)) ||
+		      places_is_context(m.path));
 	if (maps)
 		(void)fclose(maps);
 	free(line);

@@ -239,9 +239,11 @@ int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_use
  * names of interpreted code (agent/runtime).
  */
 bool opener_is_interpreter(const struct event_mapping *mapping);
+/* Return whether a file is node, which has V8, or its library, by its path. V8 interprets code even where it generates none. */
+bool opener_is_v8(const char *path);
 /*
  * Open the memory of a living process for reading, if the process generates code, that is, has executable
- * memory that no file on a disk holds, or if it runs an interpreter, by the name of its file. Offsets in the file are addresses. It stays the memory of the
+ * memory that no file on a disk holds, or if it runs an interpreter or node, by the name of its file. Offsets in the file are addresses. It stays the memory of the
  * program that runs now: nothing can be read from it any more when the process has ended or executed
  * another program. -EACCES: the process does neither; -EBUSY: as of opener_errand, within OPENER_MEMORY_MS.
  */

@@ -33,7 +33,7 @@
 #define PATIENCE       20 /* times as long, where there is one sample of each thread */
 /* How many reads are done between two checks of the clock. */
 #define READS	 64
-#define WATCHES	 256	    /* a power of two; slots for processes that generate code */
+#define WATCHES	 256 /* a power of two; slots for processes that generate code, or run node */
 #define NAMES_NS 500000000u /* between two readings of a perf map, for all names so far */
 /* Between two attempts to open a file that does not exist; for a perf-PID.map this doubles up to LOOK_MAX_NS. */
 #define LOOK_NS	    100000000u
@@ -76,7 +76,7 @@
 /* What was dropped because it took too much memory is not read again for this time. */
 #define DROPPED_NS UINT64_C(60000000000)
 
-struct watch { /* a process that generates code */
+struct watch { /* a process that generates code, or runs node */
 	uint32_t pid;
 	uint64_t files; /* thread.files when its lists were last looked up */
 	struct uw_dynamic_list lists[LISTS_MAX];
@@ -340,14 +340,6 @@ static bool is_libjvm(const struct module *module)
 	return slash && !strcmp(slash, "/libjvm.so");
 }
 
-static bool may_be_v8(const struct module *module)
-{
-	const char *slash = strrchr(module->path, '/');
-
-	return slash && (!strcmp(slash, "/node") || !strcmp(slash, "/nodejs") ||
-			 !strncmp(slash, "/libnode.so", 11));
-}
-
 /*
  * Look up the registration lists, and the exports of HotSpot and V8, in a module's file. The result is cached by
  * module.
@@ -371,7 +363,7 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 		if (is_libjvm(module))
 			uw_object_exports(object, hotspot_exports, HOTSPOT_EXPORTS,
 					  g->found[module->id].hotspot);
-		if (may_be_v8(module))
+		if (opener_is_v8(module->path))
 			uw_object_exports(object, v8_exports, V8_VALUES, g->found[module->id].v8);
 	}
 	return &g->found[module->id];

@@ -23,7 +23,7 @@ void generated_free(struct generated *generated); /* NULL is fine */
  * Call this before a sample is processed, until it returns 0, but not more than GENERATED_LOOKS times. Return 1
  * if the sample's process has registered new code, or if frames on the sample's stack execute what was not
  * known; *out describes it and is borrowed until the next call. Return 0 if there is nothing new. A
- * process that generates no code is not read at all. For a process that does, the heads of its
+ * process that generates no code, and is not node, is not read at all. For a process that does, the heads of its
  * lists are read. When they have changed, at most DYNAMIC_SIZE_MAX bytes are read, for at most 10
  * ms. However often the process changes its lists, reading takes at most a tenth of the time.
  */

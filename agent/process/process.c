@@ -8,6 +8,7 @@
 #include "agent/hash.h"
 #include "agent/limits.h"
 #include "agent/log.h"
+#include "agent/opener/opener.h"
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
@@ -551,9 +552,9 @@ static int map(struct processes *p, struct process *process, const struct event 
 		if (err)
 			return err;
 	}
-	if (module->kind == MODULE_JIT)
+	if (module->kind == MODULE_JIT || (m->prot & PROT_EXEC && opener_is_v8(module->path)))
 		process->generates = true;
-	else
+	if (module->kind != MODULE_JIT)
 		process->files = p->n_events;
 	mapping.kind = (uint8_t)mapping_kind(module->kind);
 	mapping.user = module;

@@ -17,7 +17,7 @@ struct thread {
 	const char *process_comm;  /* the name of the thread group's leader, likewise */
 	struct uw_space *space;	   /* borrowed until the next event */
 	const struct calls *calls; /* what frames of its runtime execute; likewise; NULL: unknown */
-	bool generates;		   /* the process has executable memory without a file */
+	bool generates; /* the process has executable memory without a file, or V8, by the name of its file */
 	const char *labels; /* of the process: a text of agent/labels.h; likewise; NULL: none */
 	uint64_t files;	    /* changes with the process and whenever other files are mapped */
 };

@@ -4,17 +4,12 @@
  */
 #include "agent/runtime/v8.h"
 
+#include "agent/opener/opener.h"
 #include "agent/process/v8.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define CALLS_MAX 64 /* of one frame */
-
-static bool is_named(const char *base)
-{
-	return !strcmp(base, "node") || !strcmp(base, "nodejs") || !strncmp(base, "libnode.so", 10);
-}
 
 enum { EXPORT_ANY, EXPORT_NEEDED };
 
@@ -131,7 +126,7 @@ const struct runtime_ops runtime_v8 = {
 	.exports = { [EXPORT_ANY] = "v8dbg_TaggedSize",
 		     [EXPORT_NEEDED] = "v8dbg_class_SharedFunctionInfo__function_data__Object" },
 	.once = true,
-	.is_named = is_named,
+	.is_named = opener_is_v8,
 	.attach = attach,
 	.detach = detach,
 	.decode = decode,
