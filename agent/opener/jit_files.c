@@ -3,6 +3,7 @@
 #include "agent/errand.h"
 #include "agent/opener/places.h"
 #include "agent/opener/request.h"
+#include "agent/opener/user.h"
 #include "agent/source/procfs.h"
 
 #include <errno.h>
@@ -87,20 +88,78 @@ static int open_below(const char *root, const char *path, const struct opener_us
 	return err;
 }
 
-/*
- * Return whether /tmp below root is served by another user's program, which a lookup there would
- * ask.
- */
-static bool is_tmp_served(uint32_t pid, int root)
+/* Open a name in a directory (O_PATH), which is no link. -EREMOTEIO: another user's program serves what it is. */
+static int open_unserved(uint32_t pid, int dir, const char *name, int *fd)
 {
-	int tmp = places_is_served(pid, root)
-			  ? -1
-			  : openat(root, "tmp", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	bool is = places_is_served(pid, root) || (tmp >= 0 && places_is_served(pid, tmp));
+	int opened = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 
-	if (tmp >= 0)
+	if (opened < 0)
+		return -errno;
+	if (places_is_served(pid, opened)) {
+		(void)close(opened);
+		return -EREMOTEIO;
+	}
+	*fd = opened;
+	return 0;
+}
+
+static bool is_link(int fd)
+{
+	struct statx st;
+
+	return !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) &&
+	       S_ISLNK(st.stx_mode);
+}
+
+/*
+ * Open /tmp below root, with the rights of user. If it is a link, that leads through directories that anybody may serve: it is
+ * followed only as far as the kernel knows the way. -EREMOTEIO: another user's program serves it, or may do so.
+ */
+static int open_tmp(uint32_t pid, int root, const struct opener_user *user, int *fd)
+{
+	struct user_left left;
+	int tmp = -1, err;
+	bool public;
+
+	if (places_is_served(pid, root))
+		return -EREMOTEIO;
+	err = open_unserved(pid, root, "tmp", &tmp);
+	if (err)
+		return err;
+	if (is_link(tmp)) {
 		(void)close(tmp);
-	return is;
+		err = user_enter(user, &left, &public);
+		if (err)
+			return err;
+		tmp = places_known(root, "tmp", O_DIRECTORY);
+		user_leave(&left);
+		if (tmp < 0)
+			return tmp == -EAGAIN ? -EREMOTEIO : tmp;
+		if (places_is_served(pid, tmp)) {
+			(void)close(tmp);
+			return -EREMOTEIO;
+		}
+	}
+	*fd = tmp;
+	return 0;
+}
+
+/* Open a perf map in /tmp below root. */
+static int open_map(uint32_t pid, int root, const char *name, const struct opener_user *user,
+		    int *fd)
+{
+	int tmp = -1, map = -1, err = open_tmp(pid, root, user, &tmp);
+
+	if (err)
+		return err;
+	/* A file can be mounted there, too. */
+	err = open_unserved(pid, tmp, name, &map);
+	if (!err) {
+		(void)close(map);
+		err = open_it(tmp, name, user, PERF_MAP_MAX, fd);
+	}
+	(void)close(tmp);
+	return err;
 }
 
 int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
@@ -130,14 +189,12 @@ int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
 		places_process_close(&process);
 		return -ESRCH;
 	}
-	(void)snprintf(path, sizeof(path), "tmp/perf-%" PRIu32 ".map", ns_pid ? ns_pid : pid);
+	(void)snprintf(path, sizeof(path), "perf-%" PRIu32 ".map", ns_pid ? ns_pid : pid);
 	/* If the process has ended, its root is unknown: use our own. */
 	root = lives ? process.root : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -errno;
-	err = is_tmp_served(pid, root)
-		      ? -EREMOTEIO
-		      : open_it(root, path, lives ? &process.user : user, PERF_MAP_MAX, fd);
+	err = open_map(pid, root, path, lives ? &process.user : user, fd);
 	if (!lives)
 		(void)close(root);
 	places_process_close(&process);

@@ -43,7 +43,7 @@ if overlay:
         os.mkdir(name)
     uid = 0
 fuse = os.open(device, os.O_RDWR | os.O_CLOEXEC)
-options = 'fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other' % (fuse, uid, uid)
+options = 'fd=%d,rootmode=40755,user_id=%d,group_id=%d,allow_other' % (fuse, uid, uid)
 succeed(libc.mount(b'silent', lower.encode(), b'fuse', 6, options.encode()), 'mount')
 
 

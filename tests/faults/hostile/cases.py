@@ -175,6 +175,15 @@ def silent_tmp(place):
     place.silent('/tmp', os.path.join(place.programs, 'generated'), 'beside')
 
 
+def silent_tmp_link(place):
+    """The same in another root directory, in which /tmp is a link to an overlay over such a file system."""
+    script = '''mount -t tmpfs none "$2" && cd "$2" && for d in bin dev lib lib64 proc usr var; do
+        if [ -L "/$d" ]; then cp -P "/$d" .; else mkdir "$d" && mount --rbind "/$d" "$d"; fi || exit
+    done && ln -s "${3%/*}" tmp && exec chroot . "$1" beside "$3"'''
+    place.silent(place.folder('silent-tmp-link'), '/bin/sh', '-c', script, 'sh', os.path.join(place.programs, 'generated'),
+                 place.folder('silent-root'), how=['--overlay'])
+
+
 def spinners(place):
     for _ in range(100):
         place.run('sh', '-c', 'while :; do :; done', wait=False)
@@ -222,6 +231,7 @@ CASES += [
     Case('fuse-overlay', 'code on an overlay over such a file system, in a user namespace', silent_overlay, 'files'),
     Case('fuse-list', 'a list of generated code in memory that does not answer', silent_list),
     Case('fuse-tmp', '/tmp of the process does not answer', silent_tmp),
+    Case('fuse-tmp-link', '/tmp of the process is a link to what does not answer', silent_tmp_link),
     Case('debug-planted', 'a debug directory that renames the honest program', debug_planted, 'files'),
     Case('mounts-many', '20,000 mounts in 5 namespaces, files on detached file systems', with_folder('mounts', 'many', '20000', '5')),
     Case('mounts-stacked', '1,000 mounts on one place', with_folder('mounts', 'stacked', '1000'), 'files'),
