@@ -29,16 +29,26 @@
 #define WAITING_BYTES (4u << 20)
 #define WAITING_PART  8
 
-/*
- * Note that what happened at a time must be given out soon: names of interpreted code are read from a process's memory,
- * which is there until it ends.
- */
+/* Note that what happened at a time must be given out as soon as can be: the process gets its plan then. */
 static void note_urgent(struct live *live, uint64_t time_ns)
 {
 	if (time_ns < live->urgent_ns)
 		live->urgent_ns = time_ns;
 	if (time_ns > live->last_urgent_ns)
 		live->last_urgent_ns = time_ns;
+	if (time_ns > live->newest_ns)
+		live->newest_ns = time_ns;
+}
+
+/* Note a sample that has memory for names. */
+static void note_names(struct live *live, uint64_t time_ns)
+{
+	uint64_t due_ns = time_ns + live_names_wait_ns(live, time_ns);
+
+	if (due_ns < live->urgent_ns)
+		live->urgent_ns = due_ns;
+	if (time_ns > live->last_names_ns)
+		live->last_names_ns = time_ns;
 }
 
 /* Return whether an event brings about a process whose samples need a plan. */
@@ -361,7 +371,7 @@ static int end_wait(struct live *live, struct live_waited *wait, uint64_t *count
 		return 0;
 	}
 	if (wait->head.slices_len || (wait->waker && wait->waker->head.slices_len))
-		note_urgent(live, time_ns);
+		note_names(live, time_ns);
 	++*counter;
 	tally->unwoken += !wait->wake.woken_ns;
 	err = queue_waker(live, wait);
@@ -467,7 +477,7 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
 	if (!(head->flags & CAPTURE_OFF_CPU)) {
 		if (head->slices_len)
-			note_urgent(live, head->time_ns);
+			note_names(live, head->time_ns);
 		if (live_short_lived_deferred(&live->queue.short_lived, head->pid))
 			look_up_later(live, head->pid);
 		return live_queue_sample(&live->queue, head->time_ns, head->pid, bytes,
@@ -494,10 +504,7 @@ static int scan_ring(struct live *live)
 	return err;
 }
 
-/*
- * Return whether the ring has a new record that cannot wait: any other than a sample without memory for names. Its records
- * stay new.
- */
+/* Return whether the ring has a new record that cannot wait: any other than a sample. Its records stay new. */
 static bool has_urgent_record(struct live *live)
 {
 	struct live_ring ring = live->ring;
@@ -511,8 +518,10 @@ static bool has_urgent_record(struct live *live)
 	while (!urgent && (size = live_ring_scan(&ring, &bytes, &end))) {
 		const struct capture_head *head = (const void *)bytes;
 
-		urgent = !live_captured_sound(head, size, live->events.n) || head->slices_len ||
+		urgent = !live_captured_sound(head, size, live->events.n) ||
 			 head->flags & (CAPTURE_OFF_CPU | CAPTURE_WAKER);
+		if (!urgent && head->slices_len)
+			note_names(live, head->time_ns);
 	}
 	live->looked = ring.scanned;
 	return urgent;
@@ -599,16 +608,21 @@ static void move_horizon(struct live *live, uint64_t now)
 		return;
 	live->moved_ns = now;
 	live->horizon_ns = horizon_ns;
-	live->urgent_ns = live->last_urgent_ns > horizon_ns ? horizon_ns : UINT64_MAX;
+	if (live->last_urgent_ns > horizon_ns)
+		live->urgent_ns = horizon_ns;
+	else if (live->last_names_ns > horizon_ns)
+		live->urgent_ns = horizon_ns + live_names_wait_ns(live, now);
+	else
+		live->urgent_ns = UINT64_MAX;
 }
 
 bool live_leave(struct live *live, uint64_t now)
 {
 	if (live->tick_ns == LIVE_TICK_NS || live->allocators || live->stopped ||
 	    live_begins(live) || now >= live->moved_ns + LIVE_TICK_NS ||
-	    live->urgent_ns != UINT64_MAX ||
 	    live_ring_used(&live->ring) >= live->ring.size / WAITING_PART ||
-	    has_urgent_record(live) || live_sideband_look(live->sideband, look_at_record, live))
+	    has_urgent_record(live) || now - SLACK_NS >= live->urgent_ns ||
+	    live_sideband_look(live->sideband, look_at_record, live))
 		return false;
 	live->looked_ns = now;
 	return true;

@@ -132,8 +132,13 @@ static void watch_wanted(struct live *live, uint64_t now)
 static uint64_t tick_of(const struct live *live)
 {
 	bool crowded = live->taken && live_ring_used(&live->ring) > live->ring.size / 2;
-	uint64_t tick_ns = live_begins(live) ? LIVE_TICK_SOON_NS : live->tick_ns;
+	uint64_t tick_ns = live->tick_ns;
 
+	if (live_begins(live))
+		tick_ns = LIVE_TICK_SOON_NS;
+	else if (tick_ns < LIVE_LOOK_NS && !live->allocators &&
+		 live_names_wait_ns(live, live->looked_ns) >= LIVE_LOOK_NS)
+		tick_ns = LIVE_LOOK_NS;
 	return crowded && tick_ns > DRAIN_LEAST_NS ? DRAIN_LEAST_NS : tick_ns;
 }
 

@@ -30,6 +30,10 @@
  */
 #define LIVE_TICK_SOON_NS UINT64_C(20000000)
 #define LIVE_BEGINNING_NS UINT64_C(1000000000)
+/* Between two such looks while no process has come for a while that needs a plan. */
+#define LIVE_LOOK_NS UINT64_C(50000000)
+/* Samples with memory for names wait for at most this part of the time for which their process has run. */
+#define LIVE_NAMES_PART 20
 
 #define LIVE_WATCHED UINT64_MAX /* source_live_watch's mark in the epoll set; others have 0 */
 
@@ -83,10 +87,15 @@ struct live {
 	unsigned long looked;
 	/*
 	 * Events are given out until horizon_ns. While the rings are read more often than every LIVE_TICK_NS, that is
-	 * moved on only so often, but for the first second, or when the first event after it that cannot wait is due:
-	 * times of that event (UINT64_MAX: there is none), and of the last one.
+	 * moved on only so often, but for the first second, or when the first event or sample after it that cannot wait
+	 * for so long is due (UINT64_MAX: there is none).
 	 */
-	uint64_t moved_ns, urgent_ns, last_urgent_ns;
+	uint64_t moved_ns, urgent_ns;
+	/*
+	 * Times of the last event that cannot wait, of the last sample with memory for names, and when a process was last
+	 * known to need a plan.
+	 */
+	uint64_t last_urgent_ns, last_names_ns, newest_ns;
 	/*
 	 * See report_again: how many records were lost when it began, when it may next, until when it goes
 	 * on, and the process where it stopped (0: it went through all).
@@ -124,6 +133,20 @@ extern const struct source_ops live_ops; /* live.c */
 static inline bool live_begins(const struct live *live)
 {
 	return live->drained_ns < live->began_ns + LIVE_BEGINNING_NS;
+}
+
+/*
+ * Return how long samples with memory for names may wait. The names are read from the memory of a process, which is there
+ * until it ends. A process that has run for long will probably not end at once: so what is lost at its end is at most a
+ * small part of what it ran.
+ */
+static inline uint64_t live_names_wait_ns(const struct live *live, uint64_t now)
+{
+	uint64_t wait_ns = now > live->newest_ns ? (now - live->newest_ns) / LIVE_NAMES_PART : 0;
+
+	if (wait_ns < LIVE_TICK_SOON_NS)
+		return 0;
+	return wait_ns < LIVE_TICK_NS ? wait_ns : LIVE_TICK_NS;
 }
 
 /*

@@ -1,6 +1,7 @@
 /* agent/live/live_open.c: opens the live source: programs, rings, inventory, events. */
 #include "agent/live/live_internal.h"
 
+#include "agent/clock.h"
 #include "agent/io.h"
 #include "agent/live/alloc/alloc.h"
 #include "agent/live/bpf/bpf.h"
@@ -33,8 +34,11 @@ static int set_plan(void *ctx, uint32_t pid, const struct plan_task *task, const
 	struct live *live = ctx;
 
 	/* The names of interpreted code are read soon after its samples, before its process ends. */
-	if (plan && !plan->is_whole && live->tick_ns > LIVE_TICK_SOON_NS)
-		live->tick_ns = LIVE_TICK_SOON_NS;
+	if (plan && !plan->is_whole) {
+		live->newest_ns = now_ns();
+		if (live->tick_ns > LIVE_TICK_SOON_NS)
+			live->tick_ns = LIVE_TICK_SOON_NS;
+	}
 	return live_bpf_plan(live->bpf, pid, task, plan);
 }
 
