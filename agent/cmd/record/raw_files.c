@@ -4,6 +4,7 @@
 #include "agent/array.h"
 #include "agent/clock.h"
 #include "agent/cmd/record/raw_code.h"
+#include "agent/ending.h"
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/owc/owc.h"
@@ -21,7 +22,7 @@
 /*
  * Limits for what is stored. Without --with-files a recording must end at once: libLLVM, 110 MB,
  * takes 0.1 s, and most programs take a hundredth of that. With --with-files the user waits for
- * the whole files.
+ * the whole files. The times are CPU time; by the clock it may take ENDING_STRETCH times as long.
  */
 #define TIME_MAX_NS	  ((uint64_t)800000000)
 #define WHOLE_TIME_MAX_NS ((uint64_t)30000000000)
@@ -205,16 +206,23 @@ static uint64_t *weights_of(struct raw_files *files)
 
 struct writing {
 	struct owc_writer *writer;
-	uint64_t until_ns, n_bytes;
+	uint64_t until_ns, latest_ns; /* of this thread's CPU time, and by the clock */
+	uint64_t n_bytes;
 	int err; /* the capture writer's error */
 };
+
+static bool is_over(const struct writing *writing)
+{
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID) > writing->until_ns ||
+	       now_ns() > writing->latest_ns;
+}
 
 /* sym_extract's callback: write one piece of a file; -ETIME if the time is over. */
 static int put_piece(void *ctx, uint64_t off, const void *bytes, size_t size)
 {
 	struct writing *writing = ctx;
 
-	if (now_ns() > writing->until_ns)
+	if (is_over(writing))
 		return -ETIME;
 	writing->n_bytes += size;
 	writing->err = owc_writer_file_piece(writing->writer, off, bytes, size);
@@ -255,7 +263,7 @@ static bool write_file(const struct raw_files *files, const struct module *modul
 	struct stat st;
 	bool failed;
 
-	if (now_ns() > writing->until_ns || fstat(module_fd(module), &st))
+	if (is_over(writing) || fstat(module_fd(module), &st))
 		return false;
 	describe(module, (uint64_t)st.st_size, &stored);
 	writing->err = owc_writer_file_begin(writing->writer, &stored);
@@ -282,9 +290,10 @@ static bool write_file(const struct raw_files *files, const struct module *modul
 int raw_files_write(struct raw_files *files, bool whole, struct owc_writer *writer)
 {
 	const struct modules *modules = files->modules;
+	const uint64_t most_ns = whole ? WHOLE_TIME_MAX_NS : TIME_MAX_NS;
 	struct writing writing = { .writer = writer,
-				   .until_ns =
-					   now_ns() + (whole ? WHOLE_TIME_MAX_NS : TIME_MAX_NS) };
+				   .until_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) + most_ns,
+				   .latest_ns = now_ns() + ENDING_STRETCH * most_ns };
 	size_t n_modules = modules_count(modules), n = 0, n_stored = 0, n_sampled = 0;
 	uint64_t *weights = weights_of(files);
 	struct choice *choices = calloc(n_modules + 1, sizeof(*choices));
