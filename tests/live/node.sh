@@ -61,10 +61,11 @@ function begins(name, line,	short) {
 	return name == "(anonymous)" ? line == 1 : index(text[line], name == "inner" || name == "each" ? "function " name : short) || (name == "Shop" && index(text[line], "constructor"))
 }
 FNR == 1 { sample = ""; next }
-$1 != sample { done(); sample = $1; js = nameless = other = 0; inner = 1000; last = "" }
+$1 != sample { done(); sample = $1; js = nameless = kernel = other = 0; inner = 1000; last = "" }
 { stop = $8 }
 $3 == "[jit]" || $5 == "Builtins_InterpreterEntryTrampoline" { nameless = 1; last = "?" }
 $3 == "[v8]" { js = 1 }
+$3 == "[kernel]" { kernel++; next }
 $3 != "[v8]" { other = 1 }
 $3 == "[v8]" && $10 ~ /truth\.js$/ {
 	# Of a function whose file was not read in time only the name is known.
@@ -77,10 +78,10 @@ $3 == "[v8]" && $10 ~ /truth\.js$/ {
 	# position of functions that were inlined.
 	follows = level[name] >= inner - 1
 	if (last != "" && last != "?" && !follows) {
-		if (first == $2 - 1) { skipped++ } else if (first == 0 && !other) { skipped++; inlined++ } else { print "sample " $1 ": " name " outside of " last; bad++ }
+		if (first == $2 - 1) { skipped++ } else if (first >= 0 && !other) { skipped++; inlined++ } else { print "sample " $1 ": " name " outside of " last; bad++ }
 	}
 	if (last == "") {
-		first = $2 == 0 ? 0 : -1
+		first = $2 == kernel ? $2 : -1
 		for (from = $11; from > $11 - 8 && !begins(name, from); from--);
 		if (name != "(anonymous)" && from == $11 - 8) { print "sample " $1 ": " name " on line " $11; bad++ }
 	}
