@@ -356,8 +356,6 @@ static int narrow(scmp_filter_ctx filter)
 {
 	int err = 0;
 
-	/* Most calls go on: find them by a search, not one after the other. */
-	(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	for (size_t i = 0; !err && i < sizeof(refused) / sizeof(refused[0]); i++)
 		err = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), refused[i], 0);
 	if (!err) /* its flags are in memory; libc goes on with clone */
@@ -422,6 +420,12 @@ int main(void)
 			seccomp_init(filters[i].narrows ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM));
 		int err = filter ? 0 : -ENOMEM;
 
+		/*
+		 * A call is found by a search, not by comparing with one after the other: the kernel tries all
+		 * numbers of calls when it installs a filter.
+		 */
+		if (!err)
+			err = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 		if (!err)
 			err = filters[i].narrows
 				      ? narrow(filter)
