@@ -205,8 +205,9 @@ bool opener_has_own_debug(struct opener *opener, const struct opener_file *file,
 void opener_fetch(struct opener *opener, struct store *store)
 {
 	opener->store = store;
+	/* The opener's process has the same environment: do not ask it for nothing. */
 	if (opener->number)
-		opener->fetches = request_fetch(opener->number);
+		opener->fetches = fetcher_is_configured() && request_fetch(opener->number);
 	else if (!opener->fetcher && fetcher_new(&opener->fetcher))
 		opener->fetcher = NULL;
 }

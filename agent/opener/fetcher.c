@@ -176,14 +176,21 @@ static bool load(struct fetcher *f, const char *name, void *function)
  * Load the library at run time and only if a server is configured: few users need it, and it brings
  * libcurl.
  */
+bool fetcher_is_configured(void)
+{
+	const char *urls = getenv("DEBUGINFOD_URLS");
+
+	return urls && urls[strspn(urls, " ")];
+}
+
 int fetcher_new(struct fetcher **out)
 {
-	const char *urls = getenv("DEBUGINFOD_URLS"), *timeout = getenv("DEBUGINFOD_TIMEOUT");
+	const char *timeout = getenv("DEBUGINFOD_TIMEOUT");
 	pthread_condattr_t monotonic;
 	struct fetcher *f;
 	int err;
 
-	if (!urls || !urls[strspn(urls, " ")])
+	if (!fetcher_is_configured())
 		return -ENOENT;
 	f = calloc(1, sizeof(*f));
 	if (!f)

@@ -7,7 +7,12 @@
 
 #include "unwinder/unwinder.h"
 
+#include <stdbool.h>
+
 struct fetcher;
+
+/* Return whether the user has set DEBUGINFOD_URLS. */
+bool fetcher_is_configured(void);
 
 /* Start a fetcher. -ENOENT: no server is configured, or libdebuginfod is missing. */
 int fetcher_new(struct fetcher **out);
