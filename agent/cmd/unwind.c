@@ -322,6 +322,10 @@ static void keep_tables(struct store *store)
 {
 	int null;
 
+	if (!store_has_work(store)) {
+		store_close(store);
+		return;
+	}
 	files_done();
 	if (!fflush(stdout)) {
 		/* Nobody reads it: in the sandbox, /dev/null cannot be opened. */

@@ -133,6 +133,8 @@ void store_want(struct store *store, struct uw_object *object, const struct stor
  * then the remembered symbols and lines. No new one is begun after limit_ns nanoseconds.
  */
 void store_work(struct store *store, uint64_t limit_ns);
+/* Return whether it would do anything. NULL: no. */
+bool store_has_work(struct store *store);
 
 /* Add to store_counters.parsed how often the object's call-frame information was read. */
 void store_parsed(struct store *store, const struct uw_object *object);

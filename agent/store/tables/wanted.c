@@ -164,6 +164,18 @@ static bool may_go_on(struct store *s, uint64_t last)
 	return works && now_ns() < last;
 }
 
+bool store_has_work(struct store *s)
+{
+	bool any;
+
+	if (!s)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	any = s->queue.n_tables || s->queue.n_symbols;
+	pthread_mutex_unlock(&s->lock);
+	return any;
+}
+
 void store_work(struct store *s, uint64_t limit_ns)
 {
 	uint64_t last = now_ns() + limit_ns;
