@@ -172,10 +172,6 @@ static bool load(struct fetcher *f, const char *name, void *function)
 	return symbol;
 }
 
-/*
- * Load the library at run time and only if a server is configured: few users need it, and it brings
- * libcurl.
- */
 bool fetcher_is_configured(void)
 {
 	const char *urls = getenv("DEBUGINFOD_URLS");
@@ -183,6 +179,10 @@ bool fetcher_is_configured(void)
 	return urls && urls[strspn(urls, " ")];
 }
 
+/*
+ * Load the library at run time and only if a server is configured: few users need it, and it brings
+ * libcurl.
+ */
 int fetcher_new(struct fetcher **out)
 {
 	const char *timeout = getenv("DEBUGINFOD_TIMEOUT");
