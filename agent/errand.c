@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -92,6 +93,28 @@ static void charge(uint64_t used_ns, uint64_t *charged)
 }
 
 /*
+ * Return whether the thread runs, or waits for nothing but a CPU. Where /proc cannot be read (in the sandbox), it is taken as
+ * one that waits for something else.
+ */
+static bool is_runnable(int tid)
+{
+	char path[64], state = '\0';
+	FILE *stat;
+
+	if (!tid) /* it has had no CPU yet */
+		return true;
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	stat = fopen(path, "re");
+	if (!stat)
+		return false;
+	/* proc(5): the id, the name in parentheses, the state */
+	if (fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
+		state = '\0';
+	(void)fclose(stat);
+	return state == 'R';
+}
+
+/*
  * Wait until the thread is done or its time is up, and charge its CPU time to the recording's end.
  * s->lock is held. The clock of a thread that ends just now cannot be read; it is done then.
  */
@@ -108,8 +131,10 @@ static void wait_for(struct shared *s, pthread_t thread, uint64_t limit_ns)
 
 		(void)clock_gettime(cpu, &used);
 		charge((uint64_t)used.tv_sec * (1000 * MS) + (uint64_t)used.tv_nsec, &charged);
-		if (charged >= limit_ns || ending_over() ||
-		    (now - began) / ENDING_STRETCH >= limit_ns)
+		if (charged >= limit_ns || ending_over())
+			break;
+		if ((now - began) / ENDING_STRETCH >= limit_ns &&
+		    !is_runnable(atomic_load(&s->tid)))
 			break;
 		now += LOOK_NS;
 		until = (struct timespec){ .tv_sec = (time_t)(now / (1000 * MS)),

@@ -1,7 +1,6 @@
 /* agent/opener/process_errand.c: does what waits for a lock of another process, for a short time. */
 #include "agent/opener/places.h"
 
-#include "agent/clock.h"
 #include "agent/ending.h"
 #include "agent/errand.h"
 
@@ -20,26 +19,27 @@
 struct waiting {
 	struct waiting *next;
 	struct errand errand;
-	uid_t uid;	  /* of the process */
-	uint64_t late_ns; /* CLOCK_MONOTONIC: it has been waiting for too long */
+	uid_t uid; /* of the process */
+	uint64_t number;
+	bool is_left; /* its thread was left behind */
 };
 
 static struct waiting *under_way;
+static uint64_t n_begun;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Add it to those that are under way. -EBUSY: one of this user, or of too many users, has been waiting for too long. */
+/* Add it to those that are under way. -EBUSY: a thread was left behind for one of this user, or for too many users. */
 static int begin(struct waiting *w)
 {
-	uint64_t now = now_ns();
 	unsigned int n = 0;
 	bool busy = false;
 
-	w->late_ns += now;
 	(void)pthread_mutex_lock(&lock);
 	for (const struct waiting *other = under_way; other; other = other->next)
-		if (now > other->late_ns)
+		if (other->is_left)
 			busy |= other->uid == w->uid || ++n == USERS_MAX;
 	if (!busy) {
+		w->number = ++n_begun;
 		w->next = under_way;
 		under_way = w;
 	}
@@ -57,6 +57,15 @@ static void end(struct waiting *w)
 	*at = w->next;
 	(void)pthread_mutex_unlock(&lock);
 	free(w);
+}
+
+/* Note that its thread was left behind, unless that has ended meanwhile. */
+static void leave(uint64_t number)
+{
+	(void)pthread_mutex_lock(&lock);
+	for (struct waiting *w = under_way; w; w = w->next)
+		w->is_left |= w->number == number;
+	(void)pthread_mutex_unlock(&lock);
 }
 
 /* errand.run */
@@ -79,6 +88,7 @@ static void drop(void *ctx)
 int opener_errand(int process, const struct errand *errand, uint64_t wait_ns)
 {
 	struct waiting *w = calloc(1, sizeof(*w));
+	uint64_t number;
 	struct stat st;
 	int err;
 
@@ -89,16 +99,19 @@ int opener_errand(int process, const struct errand *errand, uint64_t wait_ns)
 		free(w);
 		return err;
 	}
-	*w = (struct waiting){ .errand = *errand, .uid = st.st_uid, .late_ns = wait_ns };
+	*w = (struct waiting){ .errand = *errand, .uid = st.st_uid };
 	err = begin(w);
 	if (err) {
 		free(w);
 		return err;
 	}
+	number = w->number;
 	err = errand_run(&(struct errand){ .run = run, .drop = drop, .ctx = w },
 			 wait_ns / ENDING_STRETCH);
-	if (err == -ETIMEDOUT) /* w is the thread's */
+	if (err == -ETIMEDOUT) { /* w is the thread's */
+		leave(number);
 		return err;
+	}
 	end(w);
 	return err ? -EBUSY : 0; /* no thread could be begun */
 }
