@@ -1,6 +1,5 @@
 /* agent/opener/jit_files.c: opens files in which processes describe the code that they generate. */
 #include "agent/clock.h"
-#include "agent/errand.h"
 #include "agent/opener/places.h"
 #include "agent/opener/request.h"
 #include "agent/opener/user.h"
@@ -279,16 +278,15 @@ bool opener_is_v8(const char *path)
  * Return whether a process generates code or interprets it, or has published a context: its memory tells where
  * threads have what they work for.
  */
-static bool is_readable(uint32_t pid)
+static bool is_readable(int process)
 {
+	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC);
+	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
 	struct event_mapping m;
-	char path[32], *line = NULL;
+	char *line = NULL;
 	size_t room = 0;
 	bool is = false;
-	FILE *maps;
 
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/maps", pid);
-	maps = fopen(path, "re");
 	while (maps && !is && getline(&line, &room, maps) > 0)
 		is = !procfs_maps_line(line, &m) &&
 		     (is_generated(&m) || opener_is_interpreter(&m) ||
@@ -296,37 +294,21 @@ static bool is_readable(uint32_t pid)
 		      places_is_context(m.path));
 	if (maps)
 		(void)fclose(maps);
+	else if (fd >= 0)
+		(void)close(fd);
 	free(line);
 	return is;
 }
 
-struct memory {
-	uint32_t pid;
-	int fd, err;
-};
-
-/* errand.drop */
-static void end_memory(void *ctx)
+/* For places_process_by: open the memory of a process if it is one whose memory may be read. */
+static int open_memory(int process, const char *name, int flags)
 {
-	struct memory *m = ctx;
+	int fd;
 
-	if (m->fd >= 0)
-		(void)close(m->fd);
-	free(m);
-}
-
-/* errand.run: open the memory of a process if it is one whose memory may be read. */
-static void open_memory(void *ctx)
-{
-	struct memory *m = ctx;
-	char path[32];
-
-	m->err = -EACCES;
-	if (!is_readable(m->pid))
-		return;
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", m->pid);
-	m->fd = open(path, O_RDONLY | O_CLOEXEC);
-	m->err = m->fd < 0 ? -errno : 0;
+	if (!is_readable(process))
+		return -EACCES;
+	fd = openat(process, name, flags);
+	return fd < 0 ? -errno : fd;
 }
 
 int opener_memory(struct opener *opener, uint32_t pid, int *fd)
@@ -334,7 +316,6 @@ int opener_memory(struct opener *opener, uint32_t pid, int *fd)
 	struct request request = {
 		.what = REQUEST_MEMORY, .opener = opener->number, .pid = pid, .fd = -1
 	};
-	struct memory *m;
 	int process, err;
 
 	if (opener->number)
@@ -344,24 +325,8 @@ int opener_memory(struct opener *opener, uint32_t pid, int *fd)
 	err = places_process_directory(pid, &process);
 	if (err)
 		return err;
-	m = malloc(sizeof(*m));
-	if (!m) {
-		(void)close(process);
-		return -ENOMEM;
-	}
-	*m = (struct memory){ .pid = pid, .fd = -1 };
-	err = opener_errand(process,
-			    &(struct errand){ .run = open_memory, .drop = end_memory, .ctx = m },
-			    OPENER_MEMORY_NS);
+	err = places_process_by(open_memory, process, "mem", O_RDONLY, fd);
 	(void)close(process);
-	if (err == -ETIMEDOUT) /* m is the thread's */
-		return -EBUSY;
-	if (!err) {
-		err = m->err;
-		*fd = err ? *fd : m->fd;
-		m->fd = -1;
-	}
-	end_memory(m);
 	return err;
 }
 

@@ -65,6 +65,9 @@ int places_process_directory(uint32_t pid, int *fd);
  * than OPENER_MEMORY_MS, or is not tried.
  */
 int places_process_open(int process, const char *name, int flags, int *fd);
+/* The same by another function, which gets the directory and returns a descriptor or a negative code. */
+int places_process_by(int (*open)(int process, const char *name, int flags), int process,
+		      const char *name, int flags, int *fd);
 /* Open the root directory of a process (O_PATH), by places_process_open. */
 int places_root(uint32_t pid, int *fd);
 /* Open the link to a mapping's file in /proc/PID/map_files (O_PATH), by places_process_open. */

@@ -131,6 +131,7 @@ int places_process_directory(uint32_t pid, int *fd)
 
 /* A file in the directory of a process, while it is opened. */
 struct opening {
+	int (*open)(int process, const char *name, int flags);
 	int process, flags;
 	char name[64];
 	int fd, err;
@@ -153,11 +154,12 @@ static void open_it(void *ctx)
 {
 	struct opening *o = ctx;
 
-	o->fd = openat(o->process, o->name, o->flags);
-	o->err = o->fd < 0 ? -errno : 0;
+	o->fd = o->open(o->process, o->name, o->flags);
+	o->err = o->fd < 0 ? o->fd : 0;
 }
 
-int places_process_open(int process, const char *name, int flags, int *fd)
+int places_process_by(int (*open)(int process, const char *name, int flags), int process,
+		      const char *name, int flags, int *fd)
 {
 	struct opening *o = calloc(1, sizeof(*o));
 	const struct errand errand = { .run = open_it, .drop = end_opening, .ctx = o };
@@ -165,7 +167,7 @@ int places_process_open(int process, const char *name, int flags, int *fd)
 
 	if (!o)
 		return -ENOMEM;
-	*o = (struct opening){ .flags = flags | O_CLOEXEC, .fd = -1 };
+	*o = (struct opening){ .open = open, .flags = flags | O_CLOEXEC, .fd = -1 };
 	(void)snprintf(o->name, sizeof(o->name), "%s", name);
 	/* The thread may be left behind, so it has a descriptor of its own. */
 	o->process = fcntl(process, F_DUPFD_CLOEXEC, 0);
@@ -182,4 +184,16 @@ int places_process_open(int process, const char *name, int flags, int *fd)
 	}
 	end_opening(o);
 	return err;
+}
+
+static int open_name(int process, const char *name, int flags)
+{
+	int fd = openat(process, name, flags);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int places_process_open(int process, const char *name, int flags, int *fd)
+{
+	return places_process_by(open_name, process, name, flags, fd);
 }
