@@ -5,6 +5,7 @@
 set -u
 [ "$(id -u)" = 0 ] && "$BUILD/offwind" doctor >/dev/null 2>&1 || { echo "needs root and BPF"; exit 77; }
 [ -e /dev/fuse ] || { echo "needs /dev/fuse"; exit 77; }
+. tests/wait.sh
 work=$(mktemp -d /var/tmp/offwind-execve.XXXXXX)
 server=
 trap 'let_go; rm -rf "$work"' EXIT
@@ -32,7 +33,7 @@ int main(int argc, char **argv)
 C
 cc -O1 -o "$work/execute" "$work/execute.c" || exit 1
 
-# Let a process of this user execute a program, without an end. pid is its.
+# Let a process of this user execute a program, without an end. inside is its pid.
 begin() {
 	mkdir "$work/mount$1"
 	: >"$work/pid$1"
@@ -41,35 +42,33 @@ begin() {
 		"$work/execute" "$work/pid$1" <"$work/end" >"$work/said$1" &
 	server=$!
 	exec 3>"$work/end"
-	until grep -q ready "$work/said$1"; do
-		kill -0 "$server" 2>/dev/null || fail "the file system was not mounted"
-		sleep 0.1
-	done
-	pid=$(cat "$work/pid$1")
-	until ! (timeout -s KILL 1 head -c 1 "/proc/$pid/maps") >/dev/null 2>&1; do sleep 0.1; done 2>/dev/null
-	within || fail "the process does not stay within execve"
+	until_or_dead "$server" grep -q ready "$work/said$1" || fail "the file system was not mounted"
+	inside=$(cat "$work/pid$1")
+	until_or_dead "$server" keeps_waiting 2>/dev/null && within || fail "the process does not stay within execve"
 }
+keeps_waiting() { ! (timeout -s KILL 1 head -c 1 "/proc/$inside/maps") >/dev/null 2>&1; }
 # The name is the old one until execve has closed the files.
-within() { kill -0 "$server" 2>/dev/null && [ "$(cat "/proc/$pid/comm")" != sleep ]; }
+within() { runs "$server" && ! has_name "$inside" sleep; }
 let_go() {
 	exec 3>&-
 	[ -z "$server" ] || wait "$server"
 	server=
 }
-is_recording() {
+is_recording() { # PID of timeout; sets recording
 	local child
-	for child in $(cat "/proc/$1/task/$1/children"); do
+	recording=$(pgrep -x offwind -P "$1") || return
+	for child in $(cat "/proc/$recording/task/$recording/children"); do
 		readlink "/proc/$child"/fd/* | grep -q perf_event && return
 	done
 	return 1
 }
-record() { timeout -s KILL 90 "$BUILD/offwind" record -q -a -F 99 -o "$work/p.pb.gz" "$@" 2>"$work/err"; }
+record() { exec timeout -s KILL 90 "$BUILD/offwind" record -q -a -F 99 -o "$work/p.pb.gz" "$@" 2>"$work/err"; }
 has_samples() { [ "$("$BUILD/offwind" report -n 1 "$work/p.pb.gz" | wc -l)" -gt 1 ] || fail "the recording $1 has no samples"; }
 
 begin $((200000 + $$))
-timeout -s KILL 60 "$BUILD/tests/faults/execve_wait" "$pid" || fail "execve_wait: exit $?"
+timeout -s KILL 60 "$BUILD/tests/faults/execve_wait" "$inside" || fail "execve_wait: exit $?"
 within || fail "the process has left execve while its memory was asked for"
-record -d 1 || fail "record: exit $?: $(cat "$work/err")"
+(record -d 1) || fail "record: exit $?: $(cat "$work/err")"
 within || fail "the recording that began later waited until the process had left execve: $(cat "$work/err")"
 grep -q 'keeps who reads them waiting' "$work/err" || fail "the recording does not say what is missing: $(cat "$work/err")"
 has_samples "that began later"
@@ -77,10 +76,7 @@ let_go
 
 record &
 job=$!
-until recording=$(pgrep -x offwind -P "$(pgrep -x timeout -P $job)") && is_recording "$recording"; do
-	kill -0 $job || fail "record: $(cat "$work/err")"
-	sleep 0.1
-done
+until_or_dead $job is_recording $job || fail "record: $(cat "$work/err")"
 begin $((300000 + $$))
 sleep 1 # it would wait from when the process's mappings are read, within 0.2 s
 kill -INT "$recording"
