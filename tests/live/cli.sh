@@ -154,7 +154,7 @@ cp "$(command -v sqlite3)" "$dir/lua5.4" # an interpreter is recognised by its n
 [ "$(grep -c 'lua (pid [0-9]*): its Lua functions are not named, only the' "$dir/log")" = 1 ] || fail "lua: $(cat "$dir/log")"
 "$offwind" record -o "$dir/x.pb.gz" -- /usr/bin/python3 -c 'sum(i * i for i in range(8000000))' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 ! grep 'functions are not named' "$dir/log" || fail "python, which is named"
-"$offwind" report "$dir/x.pb.gz" | grep -q '\[cpython\] *<genexpr>' || fail "python: $("$offwind" report "$dir/x.pb.gz")"
+"$offwind" report -n 0 "$dir/x.pb.gz" | grep -q '\[cpython\] *<genexpr>' || fail "python: $("$offwind" report "$dir/x.pb.gz")"
 
 echo "== without rights"
 chmod 755 "$dir" && install -m 755 "$offwind" "$dir/offwind" # other users may be unable to enter the source tree

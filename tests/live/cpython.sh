@@ -152,7 +152,7 @@ PY
 )
 "$offwind" explain --sample "$n" "$dir/kept.owc" >"$dir/explained" 2>/dev/null
 grep -qE '^#[0-9]+ +0x[0-9a-f]{16} deep /.*stacks.py:[0-9]+ \(\[cpython\]\)$' "$dir/explained" || fail "explain: $(head -30 "$dir/explained")"
-"$offwind" report --module '\[cpython\]' "$dir/a.pb.gz" | grep -q spin || fail "--module"
+"$offwind" report -n 0 --module '\[cpython\]' "$dir/a.pb.gz" | grep -q spin || fail "--module"
 "$offwind" report -f folded "$dir/a.pb.gz" | grep -q 'PyEval_Eval' || fail "the interpreter's own functions"
 "$offwind" report --hide-interpreters -f folded "$dir/a.pb.gz" >"$dir/hidden"
 grep -q ';main;all_places;.*spin' "$dir/hidden" || fail "--hide-interpreters: $(head -3 "$dir/hidden")"

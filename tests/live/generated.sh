@@ -116,7 +116,7 @@ perf_map() { # NAME FUNCTION COMMAND…
 	"$offwind" unwind -q --format folded -o "$dir/text" "$dir/$name.owc" 2> "$dir/log" || fail "unwind $name"
 	# Many of its samples are in this function, in both cases, and nearly all lead to a root.
 	awk -v f="$function" '{ n += $NF } index($0, f) { m += $NF } END { exit !(n > 100 && m > n / 3) }' "$dir/text" || fail "$name: $function"
-	"$offwind" report "$dir/$name.pb.gz" > "$dir/text" 2> "$dir/log" || fail "report $name"
+	"$offwind" report -n 0 "$dir/$name.pb.gz" > "$dir/text" 2> "$dir/log" || fail "report $name"
 	grep -q "$function" "$dir/text" || fail "$name: $function live"
 	sed -n 's/.*unwound \([0-9]*\) (root \([0-9]*\).*/\1 \2/p' "$dir/text" | awk '{ exit !($2 >= $1 * 0.95) }' || fail "$name: less than 95 % lead to a root"
 }
