@@ -2,14 +2,15 @@
  * schema/window_blob.h: the samples of a window of the history, as the column windows.samples has them.
  *
  * All numbers are LEB128, those marked with "signed" SLEB128. After the header come groups of equal
- * samples, sorted by labels, pid, tid and node. Each number marked with "Δ" is the difference from the same
- * field of the group before, which for the first group is 0.
+ * samples, sorted by labels, pid, tid and node. At level 0, the samples of a group have equal values, too;
+ * older versions of offwind gave such a group the sum of different values. Each number marked with "Δ" is
+ * the difference from the same field of the group before, which for the first group is 0.
  *
  *   header   version (WINDOW_BLOB_VERSION), level (as windows.level)
  *   group    Δ labels (id), Δ pid (signed), Δ tid (signed), Δ node (id, signed; 0: no frames)
  *            0: values of the same types as the group before; else their number + 1, and the types (ids)
- *            of each type, the Δ value (signed; of a type that the group before does not have at this
- *            position: the value)
+ *            of each type, the Δ sum of the samples' values (signed; of a type that the group before does
+ *            not have at this position: the sum)
  *            at level 0: number of times, and of each the milliseconds since the window's start, after
  *            the first the difference from the time before
  *

@@ -54,9 +54,30 @@ static int compare_groups(const struct history_sample *a, const struct history_s
 
 static int compare(const void *a, const void *b) /* for qsort */
 {
+	return compare_groups(a, b);
+}
+
+static int compare_values(const struct history_sample *a, const struct history_sample *b)
+{
+	int by = order(a->n_values, b->n_values);
+
+	for (uint32_t i = 0; i < a->n_values && !by; i++) {
+		by = order(a->values[i].type, b->values[i].type);
+		by = by ? by : order((uint64_t)a->values[i].value, (uint64_t)b->values[i].value);
+	}
+	return by;
+}
+
+/*
+ * Compare samples that have times. Each has its own values, such as the length of a wait: those of one group
+ * have equal ones.
+ */
+static int compare_times(const void *a, const void *b) /* for qsort */
+{
 	const struct history_sample *x = a, *y = b;
 	int by = compare_groups(x, y);
 
+	by = by ? by : compare_values(x, y);
 	return by ? by : order(x->time_ns, y->time_ns);
 }
 
@@ -152,13 +173,16 @@ int samples_pack(struct history_sample *samples, size_t n, enum history_level le
 	for (size_t i = 0; level == HISTORY_TOGETHER && i < n; i++)
 		samples[i].pid = samples[i].tid = 0;
 	if (n)
-		qsort(samples, n, sizeof(*samples), compare);
+		qsort(samples, n, sizeof(*samples),
+		      level == HISTORY_TIMES ? compare_times : compare);
 	put_header(out, level, &err);
 	for (size_t i = 0, end; i < n && !err; i = end) {
 		struct history_sample sum = samples[i];
 
 		for (end = i + 1; end < n && !compare_groups(&samples[i], &samples[end]); end++)
-			if (!add_values(&sum, &samples[end]))
+			if ((level == HISTORY_TIMES &&
+			     compare_values(&samples[i], &samples[end])) ||
+			    !add_values(&sum, &samples[end]))
 				break;
 		put_group(out, &before, &sum, samples + i, end - i, level, &err);
 		before = sum;

@@ -91,8 +91,15 @@ get "/api/v1/top?from=-10m&type=blocked&by=waker&thread=w_late" | grep -q '"wake
 get "/api/v1/profile?from=-10m&type=blocked&thread=w_late&format=folded" | grep -q '^w_late;\[woken by\] \[interrupt\];.*;napper;' || fail "who woke it, in the stack"
 get "/api/v1/samples?from=-10m&type=runnable&thread=w_late&n=1" >"$dir/reply"
 grep -q '"values":{.*"off_cpu_samples":1[,}]' "$dir/reply" && grep -q '"values":{.*"runnable":[1-9]' "$dir/reply" || fail "the values of one wait: $(head -c 1000 "$dir/reply")"
+get "/api/v1/samples?from=-10m&type=off_cpu&thread=w_late&n=1000" >"$dir/waits"
+python3 - "$dir/waits" <<'PY' || fail "the length of each wait"
+import json, sys
+waits = [(wait["time_ns"] / 1e6, wait["values"]["off_cpu"] / 1e6) for wait in json.load(open(sys.argv[1]))["samples"]]
+print(len(waits), "waits of", min(waits, key=lambda wait: wait[1])[1], "to", max(waits, key=lambda wait: wait[1])[1], "ms")
+# A thread's wait begins after the one before has ended; times are rounded to milliseconds.
+assert len(waits) > 10 and all(b - length > a - 2 for (a, _), (b, length) in zip(waits, waits[1:])), waits
+PY
 if command -v chromium >/dev/null; then
-	get "/api/v1/samples?from=-10m&type=off_cpu&thread=w_late&n=1000" >"$dir/waits"
 	timeout 250 python3 tests/live/daemon_lane.py "http://$address" "$dir" "$dir/waits" || fail "the lane of a thread"
 fi
 kill $daemon

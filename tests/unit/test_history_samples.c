@@ -62,7 +62,7 @@ static void test_equal_samples_are_one_group(void)
 	struct history_sample s[] = { sample(2, 7, 8, 5, 30, 4), sample(1, 7, 8, 5, 20, 1),
 				      sample(1, 7, 8, 5, 10, 2), sample(1, 7, 9, 5, 40, 8) };
 	static const int groups[] = {
-		[HISTORY_TIMES] = 3, [HISTORY_THREADS] = 3, [HISTORY_TOGETHER] = 2
+		[HISTORY_TIMES] = 4, [HISTORY_THREADS] = 3, [HISTORY_TOGETHER] = 2
 	};
 
 	for (int level = 0; level < HISTORY_LEVELS; level++) {
@@ -77,8 +77,8 @@ static void test_equal_samples_are_one_group(void)
 
 static void test_times_are_in_order(void)
 {
-	struct history_sample s[] = { sample(1, 7, 8, 5, 9000, 4), sample(1, 7, 8, 5, 0, 1),
-				      sample(1, 7, 8, 5, 10, 2), sample(1, 7, 8, 5, 10, 8) };
+	struct history_sample s[] = { sample(1, 7, 8, 5, 9000, 4), sample(1, 7, 8, 5, 0, 4),
+				      sample(1, 7, 8, 5, 10, 4), sample(1, 7, 8, 5, 10, 4) };
 	static const uint64_t times[] = { 0, 10, 10, 9000 };
 	struct history_bytes b = pack(s, 4, HISTORY_TIMES);
 	struct samples_reader r;
@@ -86,10 +86,36 @@ static void test_times_are_in_order(void)
 	uint64_t time, n = 0;
 
 	CHECK(samples_open(b.bytes, b.size, &r) == 0 && samples_next(&r, &g) == 1, "read");
-	CHECK(g.n_times == 4 && g.sample->values[0].value == 15, "one group");
+	CHECK(g.n_times == 4 && g.sample->values[0].value == 16, "one group");
 	for (; samples_time(&g, &time); n++)
 		CHECK(n < 4 && time == times[n] * WINDOW_TIME_NS, "a time");
 	CHECK(n == 4 && samples_next(&r, &g) == 0, "the end");
+	free(b.bytes);
+}
+
+/* A thread that waits at one place now for a moment and now for long: each wait has its own length. */
+static void test_each_sample_has_its_own_values(void)
+{
+	struct history_sample s[] = { sample(1, 7, 8, 5, 40, 800), sample(1, 7, 8, 5, 10, 20),
+				      sample(1, 7, 8, 5, 20, 800), sample(1, 7, 8, 5, 30, 800) };
+	struct history_bytes b;
+	struct samples_reader r;
+	struct history_group g;
+	uint64_t time;
+
+	s[3].values[s[3].n_values++] = (struct history_value){ 2, 1 };
+	b = pack(s, 4, HISTORY_TIMES);
+	CHECK(samples_open(b.bytes, b.size, &r) == 0, "opens");
+	CHECK(samples_next(&r, &g) == 1 && g.n_times == 1 && g.sample->values[0].value == 20 &&
+		      samples_time(&g, &time) && time == 10 * WINDOW_TIME_NS,
+	      "the short one");
+	CHECK(samples_next(&r, &g) == 1 && g.n_times == 2 && g.sample->values[0].value == 1600 &&
+		      samples_time(&g, &time) && time == 20 * WINDOW_TIME_NS,
+	      "two that are equal");
+	CHECK(samples_next(&r, &g) == 1 && g.n_times == 1 && g.sample->n_values == 2 &&
+		      samples_time(&g, &time) && time == 30 * WINDOW_TIME_NS,
+	      "one with another value, too");
+	CHECK(samples_next(&r, &g) == 0, "the end");
 	free(b.bytes);
 }
 
@@ -361,6 +387,7 @@ int main(void)
 {
 	test_equal_samples_are_one_group();
 	test_times_are_in_order();
+	test_each_sample_has_its_own_values();
 	test_any_number_is_stored();
 	test_fields_go_up_and_down();
 	test_types_change();
