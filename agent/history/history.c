@@ -83,9 +83,11 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[LAST_TYPE] = "SELECT coalesce(max(id), 0) FROM types",
 	[READ_LABEL] = "SELECT value FROM json_each((SELECT labels FROM labels WHERE id = ?1))"
 		       " WHERE key = ?2",
+	[CHECK_LABELS] = "SELECT json_valid(labels) FROM labels WHERE id = ?1",
 	[READ_LABEL_KEYS] =
 		"SELECT DISTINCT key FROM (SELECT labels FROM labels ORDER BY id DESC LIMIT 20000)"
-		" AS newest, json_each(newest.labels) ORDER BY key",
+		" AS newest, json_each(iif(json_valid(newest.labels), newest.labels, '{}'))"
+		" ORDER BY key",
 	[READ_COUNTERS] = "SELECT what, reason, sum(n) FROM counters WHERE window IN"
 			  " (SELECT id FROM windows WHERE end_ns > ?1 AND start_ns < ?2)"
 			  " GROUP BY what, reason",

@@ -90,13 +90,14 @@ struct history_query {
 struct history_found {
 	uint64_t start_ns, end_ns; /* of the windows that there are in this time; 0: none */
 	uint64_t n_windows, n_samples;
-	uint64_t n_damaged; /* windows that are left out, because they are damaged */
+	uint64_t n_damaged;	   /* windows that are left out, because they are damaged */
+	uint64_t n_damaged_labels; /* damaged rows of labels, whose samples have no labels */
 };
 
 /*
  * Add the samples of a range of time to a profile. Windows that were merged are taken as a whole if they
- * begin in the range. Errors are reported; -EFBIG: there are more than 4 million different samples. Damaged windows are counted and left out, with a warning; if
- * names or stacks are damaged, the whole fails.
+ * begin in the range. Errors are reported; -EFBIG: there are more than 4 million different samples. Damaged windows are counted and left out, with a warning, and so are
+ * damaged labels, whose samples are there; if names or stacks are damaged, the whole fails.
  */
 int history_read(struct history *history, const struct history_query *query, struct stacks *stacks,
 		 struct history_found *found);

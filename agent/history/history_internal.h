@@ -53,6 +53,7 @@ enum history_statement {
 	READ_TYPE,
 	LAST_TYPE,
 	READ_LABEL,
+	CHECK_LABELS,
 	READ_LABEL_KEYS,
 	READ_COUNTERS,
 	READ_NEWEST,
@@ -165,6 +166,11 @@ int history_open_samples(const void *blob, size_t size, const struct history_bou
 			 struct samples_reader *out);
 /* Warn about damaged windows that were left out, if there were any. */
 void history_warn(const struct history *h, uint64_t n_damaged);
+/*
+ * Look why the labels of a row could not be read. Return 0 if the row is damaged, after a warning that names it: its
+ * samples have no labels. Else return err.
+ */
+int history_labels_failed(struct history *h, int64_t row, int err);
 
 /* A row of the table windows. */
 struct history_row {

@@ -379,6 +379,10 @@ static int load_labels(struct reading *r, int64_t row, struct loaded *out)
 			break;
 	}
 	db_release(stmt);
+	if (err < 0 && !(err = history_labels_failed(r->h, row, err))) {
+		r->n_label_ids = new.index;
+		r->found->n_damaged_labels++;
+	}
 	new.n = (uint32_t)r->n_label_ids - new.index;
 	*out = new;
 	return err ? err : keep_row(&r->labels, &new);

@@ -172,16 +172,21 @@ static int read_samples(struct reading *r)
 	return err;
 }
 
-/* Let the profile say that windows are left out. */
-static int note_damage(struct stacks *s, uint64_t n)
+/* Let the profile say that windows, or labels, are left out. */
+static int note_damage(struct stacks *s, const struct history_found *found)
 {
-	char text[64];
+	const uint64_t n = found->n_damaged, n_labels = found->n_damaged_labels;
+	char text[80];
+	int err = 0;
 
-	if (!n)
-		return 0;
 	(void)snprintf(text, sizeof(text), "%" PRIu64 " damaged window%s left out", n,
 		       n == 1 ? " is" : "s are");
-	return stacks_add_comment(s, text);
+	if (n)
+		err = stacks_add_comment(s, text);
+	(void)snprintf(text, sizeof(text),
+		       "%" PRIu64 " row%s of labels %s damaged: samples have none", n_labels,
+		       n_labels == 1 ? "" : "s", n_labels == 1 ? "is" : "are");
+	return err || !n_labels ? err : stacks_add_comment(s, text);
 }
 
 static void fini(struct reading *r)
@@ -209,7 +214,7 @@ int history_read(struct history *h, const struct history_query *query, struct st
 		if (!err)
 			err = read_samples(&r);
 		if (!err)
-			err = note_damage(stacks, found->n_damaged);
+			err = note_damage(stacks, found);
 		if (!err && found->n_windows && !query->base)
 			stacks_add_time(stacks, (int64_t)found->start_ns,
 					(int64_t)(found->end_ns - found->start_ns), 0);

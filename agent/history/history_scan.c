@@ -48,6 +48,23 @@ void history_warn(const struct history *h, uint64_t n_damaged)
 			    n_damaged == 1 ? " is" : "s are");
 }
 
+int history_labels_failed(struct history *h, int64_t row, int err)
+{
+	int why;
+	sqlite3_stmt *stmt = history_statement(h, CHECK_LABELS, &why);
+	bool damaged = false;
+
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_int64(stmt, 1, row);
+	damaged = db_step(stmt) == 1 && !sqlite3_column_int64(stmt, 0);
+	db_release(stmt);
+	if (damaged)
+		log_warning("%s: row %" PRId64 " of labels is damaged: its samples have no labels",
+			    h->path, row);
+	return damaged ? 0 : err;
+}
+
 struct scanning {
 	uint64_t from_ns, to_ns;
 	uint32_t type, count_type; /* the one asked for, and "samples" */
@@ -240,7 +257,7 @@ int history_label(struct history *h, uint64_t labels, const char *key, char *out
 	err = db_step(stmt);
 	(void)snprintf(out, size, "%s", err == 1 ? (const char *)sqlite3_column_text(stmt, 0) : "");
 	db_release(stmt);
-	return err < 0 ? err : 0;
+	return err < 0 ? history_labels_failed(h, (int64_t)labels, err) : 0;
 }
 
 /* Call fn for each text in a column of a statement without parameters. */

@@ -874,13 +874,49 @@ static void test_harmless_damage(void)
 		struct history *h = open_history(true);
 
 		add_samples(h, samples, SAMPLES, START);
+		char value[8] = "x";
+
 		CHECK(db_sql("UPDATE labels SET labels = '{' WHERE id = 1") == SQLITE_OK,
 		      "no JSON");
-		CHECK(read_error(h, &with_all) < 0 && read_error(h, &everything) == 0,
-		      "only without labels");
+		CHECK(read_error(h, &everything) == 0, "without labels");
+		CHECK(history_label(h, 1, "comm", value, sizeof(value)) == 0 && !*value,
+		      "as if there were none");
 		history_close(h);
 		db_remove();
 	}
+}
+
+static void add_text(void *ctx, const char *text)
+{
+	char *all = ctx;
+
+	(void)snprintf(all + strlen(all), 100 - strlen(all), "%s ", text);
+}
+
+/* Only the samples of labels that are damaged have none, and the profile says so. */
+static void test_damaged_labels_are_left_out(void)
+{
+	struct history *h = open_history(true);
+	struct history_found found, before;
+	char keys[100] = "", *text;
+	struct stacks *s = NULL;
+	int err;
+
+	add_samples(h, samples, SAMPLES, START);
+	text = made_read(h, &with_all, &before, &err);
+	CHECK(!err && strstr(text, "a") && before.n_damaged_labels == 0, "before");
+	free(text);
+	CHECK(db_sql("UPDATE labels SET labels = substr(labels, 2) WHERE id = 1") == SQLITE_OK,
+	      "no JSON");
+	CHECK(!stacks_new(&s) && !history_read(h, &with_all, s, &found), "can be read");
+	CHECK(found.n_samples == before.n_samples && found.n_damaged_labels == 1 &&
+		      s->n_comments == 1 &&
+		      !strcmp(s->comments[0], "1 row of labels is damaged: samples have none"),
+	      "all samples, and what is wrong");
+	stacks_free(s);
+	CHECK(!history_label_keys(h, add_text, keys) && *keys, "labels of others");
+	history_close(h);
+	db_remove();
 }
 
 /* Bytes of the file itself are changed, here and there. */
@@ -1026,6 +1062,7 @@ int main(void)
 	test_a_damaged_window_is_left_out();
 	test_sums_that_are_too_large();
 	test_harmless_damage();
+	test_damaged_labels_are_left_out();
 	test_damaged_files();
 	test_small_stacks_are_counted_together();
 	test_threads_can_be_left_out();
