@@ -95,8 +95,9 @@ struct history_found {
 };
 
 /*
- * Add the samples of a range of time to a profile. Windows that were merged are taken as a whole if they
- * begin in the range. Errors are reported; -EFBIG: there are more than 4 million different samples. Damaged windows are counted and left out, with a warning, and so are
+ * Add the samples of a range of time to a profile. Of a merged window that reaches beyond the range, each stack has the
+ * share that lies in it, as if its samples were spread over the window; with times, all do that begin in the range. Errors are
+ * reported; -EFBIG: there are more than 4 million different samples. Damaged windows are counted and left out, with a warning, and so are
  * damaged labels, whose samples are there; if names or stacks are damaged, the whole fails.
  */
 int history_read(struct history *history, const struct history_query *query, struct stacks *stacks,
@@ -105,7 +106,7 @@ int history_read(struct history *history, const struct history_query *query, str
 /* One or several samples of one thread and one stack. */
 struct history_point {
 	uint64_t start_ns,
-		end_ns;	       /* since 1970: equal for one sample; else those of a merged window */
+		end_ns; /* since 1970: equal for one sample; else those of a merged window, in the range */
 	uint64_t labels, node; /* ids of rows */
 	uint32_t pid, tid;
 	uint64_t n;    /* samples */

@@ -150,6 +150,19 @@ static inline int64_t history_share(int64_t value, uint64_t from, uint64_t to, u
 	return (int64_t)((__int128)value * to / n - (__int128)value * from / n);
 }
 
+/* Those of a group's samples, in the order of their times, that belong to a range of time. */
+struct history_part {
+	uint64_t from, to, n; /* to is not included; n is how many the group has */
+};
+
+/*
+ * Give the part of a merged window's group that belongs to the range from from_ns to to_ns, which lies in the window.
+ * When its samples were taken is not known: they are spread over the window. The parts of ranges that
+ * follow each other are the whole.
+ */
+struct history_part history_part_of(const struct history_sample *g, uint64_t start_ns,
+				    uint64_t end_ns, uint64_t from_ns, uint64_t to_ns);
+
 /* What the samples of windows can refer to. */
 struct history_bounds {
 	uint64_t node, type; /* the highest ids */

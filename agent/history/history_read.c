@@ -8,7 +8,9 @@
 /* A window whose samples are added. */
 struct window {
 	uint64_t start_ns, end_ns;
-	bool whole; /* it lies in the range of time */
+	uint64_t from_ns, to_ns; /* what of it lies in the range of time */
+	bool whole;		 /* it lies in the range of time */
+	bool merged;		 /* its samples have no times */
 };
 
 /* Add those of a group's samples that lie in the range of time, all together or each. */
@@ -33,11 +35,26 @@ static int add_times(struct reading *r, const struct window *w, struct history_g
 	return err || r->q->times || !share.to ? err : history_sum_add(r, g->sample, &share);
 }
 
+/* Add what the range of time has of a merged window's group, or all if samples have times, which is the window's start then. */
+static int add_merged(struct reading *r, const struct window *w, const struct history_group *g)
+{
+	const struct history_part part =
+		history_part_of(g->sample, w->start_ns, w->end_ns, w->from_ns, w->to_ns);
+	const struct sum_part share = { .from = part.from,
+					.to = part.to,
+					.n = part.n,
+					.time_ns = r->q->times ? w->start_ns : 0 };
+
+	return share.to > share.from ? history_sum_add(r, g->sample, &share) : 0;
+}
+
 static int add_group(struct reading *r, const struct window *w, struct history_group *g)
 {
-	struct sum_part all = { .to = 1, .n = 1, .time_ns = r->q->times ? w->start_ns : 0 };
+	struct sum_part all = { .to = 1, .n = 1 };
 
-	if (g->n_times && (!w->whole || r->q->times))
+	if (!g->n_times)
+		return add_merged(r, w, g);
+	if (!w->whole || r->q->times)
 		return add_times(r, w, g);
 	r->found->n_samples += g->n_times;
 	return history_sum_add(r, g->sample, &all);
@@ -80,6 +97,16 @@ static int open_samples(struct reading *r, sqlite3_stmt *stmt, struct samples_re
 	return err ? err : 1;
 }
 
+/* Return how many of a merged window's n samples lie in the range of time. */
+static uint64_t samples_of(const struct window *w, uint64_t n)
+{
+	const uint64_t span = w->end_ns - w->start_ns;
+
+	return w->end_ns > w->start_ns && w->to_ns - w->from_ns < span
+		       ? (uint64_t)((unsigned __int128)n * (w->to_ns - w->from_ns) / span)
+		       : n;
+}
+
 /* Add the samples of a window. -EAGAIN: they are damaged, and some may have been added. */
 static int add_window(struct reading *r, sqlite3_stmt *stmt)
 {
@@ -95,15 +122,16 @@ static int add_window(struct reading *r, sqlite3_stmt *stmt)
 		return err;
 	}
 	w.whole = w.start_ns >= r->q->from_ns && w.end_ns <= r->q->to_ns;
-	if (reader.level != HISTORY_TIMES) {
-		if (w.start_ns < r->q->from_ns)
-			return 0;
-		r->found->n_samples += (uint64_t)sqlite3_column_int64(stmt, 2);
-	}
-	if (!r->found->n_windows++ || w.start_ns < r->found->start_ns)
-		r->found->start_ns = w.start_ns > r->q->from_ns ? w.start_ns : r->q->from_ns;
-	r->found->end_ns =
-		reader.level == HISTORY_TIMES && w.end_ns > r->q->to_ns ? r->q->to_ns : w.end_ns;
+	w.merged = reader.level != HISTORY_TIMES;
+	if (w.merged && r->q->times && w.start_ns < r->q->from_ns)
+		return 0;
+	w.from_ns = w.start_ns > r->q->from_ns ? w.start_ns : r->q->from_ns;
+	w.to_ns = w.end_ns < r->q->to_ns || (w.merged && r->q->times) ? w.end_ns : r->q->to_ns;
+	if (w.merged)
+		r->found->n_samples += samples_of(&w, (uint64_t)sqlite3_column_int64(stmt, 2));
+	if (!r->found->n_windows++ || w.from_ns < r->found->start_ns)
+		r->found->start_ns = w.from_ns;
+	r->found->end_ns = w.to_ns;
 	while ((err = samples_next(&reader, &group)) == 1) {
 		if (!r->careful && !history_is_within(group.sample, &r->bounds))
 			return -EAGAIN;

@@ -48,6 +48,42 @@ void history_warn(const struct history *h, uint64_t n_damaged)
 			    n_damaged == 1 ? " is" : "s are");
 }
 
+enum { PARTS_MAX = 1 << 20 }; /* of a group; more say nothing */
+
+/*
+ * Return how many of n samples are before a time since the window's start, if one follows the other after an n-th of the
+ * window. first / n is how much of that time the first one lacks.
+ */
+static uint64_t rank_at(uint64_t n, uint64_t after_ns, uint64_t first, uint64_t span)
+{
+	return (uint64_t)(((unsigned __int128)n * after_ns + first) / span);
+}
+
+struct history_part history_part_of(const struct history_sample *g, uint64_t start_ns,
+				    uint64_t end_ns, uint64_t from_ns, uint64_t to_ns)
+{
+	const uint64_t span = end_ns > start_ns ? end_ns - start_ns : 0;
+	/* The same in each process. */
+	const uint64_t hash = uw_hash_u64(
+		g->node ^ uw_hash_u64(g->labels ^ uw_hash_u64(((uint64_t)g->pid << 32) | g->tid)));
+	struct history_part whole = { .n = PARTS_MAX }, part;
+	uint64_t first;
+
+	/* Counts are the smallest values: no sample is divided. */
+	for (uint32_t i = 0; i < g->n_values; i++)
+		if (g->values[i].value > 0 && (uint64_t)g->values[i].value < whole.n)
+			whole.n = (uint64_t)g->values[i].value;
+	part = whole;
+	whole.to = whole.n;
+	if (!span || (from_ns <= start_ns && to_ns >= end_ns))
+		return whole;
+	/* A single sample may be anywhere in the window, several follow each other at equal distances. */
+	first = (uint64_t)((unsigned __int128)(hash >> 32) * span >> 32);
+	part.from = rank_at(part.n, from_ns - start_ns, first, span);
+	part.to = rank_at(part.n, to_ns - start_ns, first, span);
+	return part;
+}
+
 int history_labels_failed(struct history *h, int64_t row, int err)
 {
 	int why;
@@ -124,6 +160,28 @@ static void set_span(const struct scanning *s, const struct wait *wait, struct h
 	p->ended_ns = s->type == s->off_cpu.blocked ? ready : time_ns;
 }
 
+/* Call fn for what the range of time has of a merged window's group, as one point. */
+static int scan_merged(const struct scanning *s, const struct history_group *g, uint64_t start_ns,
+		       uint64_t end_ns)
+{
+	const uint64_t from = start_ns > s->from_ns ? start_ns : s->from_ns;
+	const uint64_t to = end_ns < s->to_ns ? end_ns : s->to_ns;
+	const struct history_part part = history_part_of(g->sample, start_ns, end_ns, from, to);
+	const struct history_point p = {
+		.start_ns = from,
+		.end_ns = to > from ? to : from,
+		.labels = g->sample->labels,
+		.node = g->sample->node,
+		.pid = g->sample->pid,
+		.tid = g->sample->tid,
+		.n = (uint64_t)history_share(value_of(g->sample, s->count_type), part.from, part.to,
+					     part.n),
+		.value = history_share(value_of(g->sample, s->type), part.from, part.to, part.n),
+	};
+
+	return part.to > part.from ? s->fn(s->ctx, &p) : 0;
+}
+
 static int scan_group(const struct scanning *s, struct history_group *g, uint64_t start_ns,
 		      uint64_t end_ns)
 {
@@ -140,10 +198,6 @@ static int scan_group(const struct scanning *s, struct history_group *g, uint64_
 	uint64_t time_ns;
 	int err = 0;
 
-	if (!g->n_times) {
-		p.n = (uint64_t)value_of(g->sample, s->count_type);
-		return s->fn(s->ctx, &p);
-	}
 	for (uint64_t i = 0; !err && samples_time(g, &time_ns); i++) {
 		p.start_ns = p.end_ns = history_sample_time(start_ns, end_ns, time_ns);
 		p.value = history_share(value, i, i + 1, g->n_times);
@@ -168,10 +222,9 @@ static int scan_window(struct scanning *s, sqlite3_stmt *window)
 		s->n_damaged++;
 		return 0;
 	}
-	if (reader.level != HISTORY_TIMES && start_ns < s->from_ns)
-		return 0;
 	while (!err && (err = samples_next(&reader, &group)) == 1)
-		err = scan_group(s, &group, start_ns, end_ns);
+		err = group.n_times ? scan_group(s, &group, start_ns, end_ns)
+				    : scan_merged(s, &group, start_ns, end_ns);
 	return err;
 }
 

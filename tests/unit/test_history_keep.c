@@ -252,6 +252,75 @@ static void test_whole_windows_of_a_range_are_read(void)
 	db_remove();
 }
 
+struct range_sums {
+	int64_t samples, cpu;
+};
+
+static int add_point(void *ctx, const struct history_point *point)
+{
+	struct range_sums *sums = ctx;
+
+	sums->samples += (int64_t)point->n;
+	sums->cpu += point->value;
+	return 0;
+}
+
+/* Return the sums of a range, which are the same for whole stacks and for single points. */
+static struct range_sums range_sums(struct history *h, uint64_t from_ns, uint64_t to_ns)
+{
+	const struct history_query q = { .from_ns = from_ns, .to_ns = to_ns, .labels = true };
+	struct range_sums sums = { 0 }, points = { 0 };
+	struct history_found found;
+	struct stacks *s = NULL;
+
+	CHECK(!stacks_new(&s) && !history_read(h, &q, s, &found), "read");
+	for (size_t i = 0; i < s->n_samples; i++) {
+		sums.samples += stacks_value(s, i, stacks_find_type(s, "samples"));
+		sums.cpu += stacks_value(s, i, stacks_find_type(s, "cpu"));
+	}
+	CHECK(found.start_ns == from_ns && found.end_ns == to_ns, "the range that was found");
+	CHECK(!history_scan(h, from_ns, to_ns, "cpu", add_point, &points, NULL, NULL), "scanned");
+	CHECK(points.samples == sums.samples && points.cpu == sums.cpu, "the same");
+	stacks_free(s);
+	return sums;
+}
+
+/* Ranges that lie in a merged window have their share of it, and those that follow each other all of it. */
+static void test_ranges_divide_a_merged_window(void)
+{
+	static const uint64_t ends[] = { 0, MINUTE, 5 * MINUTE + 7 * SECOND,
+					 5 * MINUTE + 8 * SECOND, HOUR };
+	const uint64_t start = UINT64_C(1699999200) * SECOND;
+	struct history *h = open_history();
+	struct range_sums all, sum = { 0 };
+
+	add_windows(h, start, HOUR / (10 * SECOND), NULL);
+	all = range_sums(h, start, start + HOUR);
+	for (int level = HISTORY_THREADS; level < HISTORY_LEVELS; level++) {
+		(void)keep_all(h, &defaults,
+			       start + (level == HISTORY_THREADS ? 10 * HOUR : 3 * DAY));
+		CHECK(db_count("SELECT count(*) FROM windows") ==
+			      (level == HISTORY_THREADS ? 6 : 1),
+		      "merged");
+		sum = (struct range_sums){ 0 };
+		for (size_t i = 1; i < sizeof(ends) / sizeof(ends[0]); i++) {
+			const uint64_t length = ends[i] - ends[i - 1];
+			const int64_t expected = (int64_t)((uint64_t)all.samples * length / HOUR);
+			struct range_sums part =
+				range_sums(h, start + ends[i - 1], start + ends[i]);
+
+			CHECK(part.samples >= expected * 3 / 4 - 3 &&
+				      part.samples <= expected * 4 / 3 + 3,
+			      "its share");
+			sum.samples += part.samples;
+			sum.cpu += part.cpu;
+		}
+		CHECK(sum.samples == all.samples && sum.cpu == all.cpu, "together all");
+	}
+	history_close(h);
+	db_remove();
+}
+
 /* A merge that fails at its very end changes nothing. */
 static void test_a_merge_is_one_transaction(void)
 {
@@ -635,6 +704,7 @@ int main(void)
 	test_a_period_is_merged_when_all_of_it_is_old();
 	test_late_windows_are_merged_too();
 	test_whole_windows_of_a_range_are_read();
+	test_ranges_divide_a_merged_window();
 	test_a_merge_is_one_transaction();
 	test_windows_change_while_others_are_merged();
 	test_damaged_windows_do_not_stop_others();
