@@ -63,7 +63,7 @@ static int remove_old(const struct sockaddr_un *at)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -EEXIST;
-	/* The processes of a daemon that was killed end a moment later. */
+	/* The processes of a daemon that was killed end a moment later. One that ends itself removes its socket. */
 	for (int i = 0; i < TURNS; i++) {
 		const struct timespec pause = { .tv_nsec = TURN_NS };
 
@@ -76,7 +76,7 @@ static int remove_old(const struct sockaddr_un *at)
 			break;
 		(void)nanosleep(&pause, NULL);
 	}
-	return err ? err : unlink(at->sun_path) ? -errno : 0;
+	return err ? err : unlink(at->sun_path) && errno != ENOENT ? -errno : 0;
 }
 
 static int listen_local(struct server *s, const char *address, const char *path)
@@ -348,9 +348,10 @@ void server_listened(struct server *s)
 void server_close(struct server *s, bool remove)
 {
 	for (int i = 0; i < s->n_sockets; i++) {
-		(void)close(s->sockets[i].fd);
+		/* While this one listens, a daemon that begins does not put its own socket there. */
 		if (remove && s->sockets[i].local && !s->sockets[i].passed)
 			(void)unlink(s->sockets[i].host);
+		(void)close(s->sockets[i].fd);
 	}
 	s->n_sockets = 0;
 }
