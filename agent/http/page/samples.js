@@ -66,7 +66,7 @@ const Samples = (() => {
 			return;
 		const data = await load("panel", "/api/v1/samples", q), last = data.samples[data.samples.length - 1];
 		const next = data.samples_left_out ? Math.max(Math.floor(secondsOf(last) * 1e6) / 1e6, start + 1e-6) : end;
-		const said = data.samples.length ? `${Show.counted(data.samples.length, "sample", "samples")}, ${Show.clock(secondsOf(data.samples[0]), 3)} – ${Show.clock(secondsOf(last), 3)}. ` : `No sample from ${Show.clock(start)} to ${Show.clock(end)}. `;
+		const said = data.samples.length ? `${Show.counted(data.samples.length, "sample", "samples")}, ${Show.clock(secondsOf(data.samples[0]), 3)} – ${Show.clock(secondsOf(last), 3)}. ` : `No sample from ${Show.clock(start)} to ${Show.clock(end)}. Older samples, whose times are not known, are listed at the beginning of their ten minutes or hour. `;
 		const tools = element("div", { class: "tools" }, said,
 			button("First", () => State.change({ after: "" }), { id: "samples-first", disabled: start <= Charts.firstAt(from) }),
 			button("Next", () => State.change({ after: String(next) }), { id: "samples-next", disabled: next >= until, title: "The samples after these" }));
