@@ -54,6 +54,18 @@ kill -HUP $daemon
 until_or_dead $daemon grep -q "conf:6: there is no setting 'nonsense'" "$dir/log" || fail "a wrong setting: $(cat "$dir/log")"
 until_or_dead $daemon grep -q 'recording goes on' "$dir/log" || fail "a wrong setting: $(cat "$dir/log")"
 [ "$(worker)" = "$before" ] && ! told RELOADING=1 1 || fail "wrong settings: the daemon began again"
+# What this machine lacks does not end the daemon either.
+refused() { [ "$(grep -c 'recording goes on' "$dir/log")" = "$1" ]; }
+k=1
+cp "$dir/conf" "$dir/wrong"
+for lacking in 'event = sched:nothing' "uprobe = $offwind:no_such_function" 'cpu = 4095'; do
+	sed "\$s,.*,[record]\n$lacking," "$dir/wrong" >"$dir/conf"
+	kill -HUP $daemon
+	until_or_dead $daemon refused $((++k)) || fail "$lacking: $(cat "$dir/log")"
+done
+grep -q 'event sched:nothing: there is no such tracepoint' "$dir/log" && grep -q 'no_such_function' "$dir/log" && grep -q 'none of the CPUs' "$dir/log" || fail "what is lacking: $(cat "$dir/log")"
+[ "$(worker)" = "$before" ] && ! told RELOADING=1 1 || fail "what is lacking: the daemon began again"
+cp "$dir/wrong" "$dir/conf"
 
 echo "== other settings"
 sed -i "\$d; s/^listen = 127.*/&\nlisten = 127.0.0.1:$more/; s,^listen = unix.*,," "$dir/conf"

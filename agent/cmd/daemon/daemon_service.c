@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { TRIED_RING = 4 << 20 }; /* bytes of the ring with which settings are tried */
+
 /* What the supervisor knows of this service. */
 struct service {
 	int argc;
@@ -78,13 +80,23 @@ static void watch(void *ctx, enum supervisor_state state, uint64_t beats)
 	}
 }
 
+/* Wait for a process; pid < 0: it could not be made. Return whether it exited with 0. */
+static bool ended_well(pid_t pid)
+{
+	int status = -1;
+
+	if (pid > 0)
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	return pid > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
 /*
  * Check the settings in a process of its own, because they change more than struct daemon_options. Return
  * whether they can be used.
  */
 static bool can_use_settings(const struct service *s)
 {
-	int status = -1;
 	pid_t pid = fork();
 
 	if (!pid) {
@@ -98,10 +110,7 @@ static bool can_use_settings(const struct service *s)
 		}
 		_exit(rc);
 	}
-	if (pid > 0)
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	return pid > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
+	return ended_well(pid);
 }
 
 static bool is_same(const struct setting *a, const struct setting *b)
@@ -174,22 +183,48 @@ static void change(struct service *s, struct daemon_options *next)
 	say_ready(s);
 }
 
+/*
+ * Begin to record with other settings, in a process of its own that ends at once. Return whether that is possible: this machine
+ * may lack an event, a function or a CPU, and then a daemon that began again would end.
+ */
+static bool can_record(struct daemon_options *next)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct record_options record = RECORD_OPTIONS_DEFAULT;
+		char error[512] = ""; /* as in source.error */
+		struct source *source;
+		int err = daemon_parse_record(next, false, "", "", &record);
+
+		/* Probes of allocators slow down all processes, and can be had if others can. */
+		record.live.alloc_interval = 0;
+		record.live.ring_bytes = TRIED_RING;
+		if (!err)
+			err = source_live_open(&record.live, &source, error);
+		if (err)
+			log_error("%s", *error ? error : strerror(-err));
+		_exit(err ? CMD_FAILED : CMD_DONE);
+	}
+	return ended_well(pid);
+}
+
 /* supervisor_service.reload: what can be changed while recording goes on is changed here. */
 static bool reload(void *ctx)
 {
 	struct service *s = ctx;
 	struct daemon_options next = { .config = NULL };
-	bool again = true;
+	bool usable = can_use_settings(s), again = true;
 
-	if (!can_use_settings(s)) {
+	optind = 0;
+	usable = usable && !option_read(&daemon_option_table, s->argc, s->argv, &next) &&
+		 !daemon_read_config(&next);
+	if (usable && s->ready && s->changes && is_change(s->options, &next)) {
+		change(s, &next);
+		again = false;
+	} else if (!usable || !can_record(&next)) {
 		log_error("the settings are not read again; recording goes on with those from "
 			  "before");
-		return false;
-	}
-	optind = 0;
-	if (s->ready && s->changes && !option_read(&daemon_option_table, s->argc, s->argv, &next) &&
-	    !daemon_read_config(&next) && is_change(s->options, &next)) {
-		change(s, &next);
 		again = false;
 	}
 	daemon_fini(&next);
