@@ -197,6 +197,15 @@ int selection_any_label(void *to, const char *option, char *text)
 	return add_label(to, option, text, equals + 1, selection_takes_beginning(text));
 }
 
+int selection_named_label(void *to, const char *option, char *text)
+{
+	static const char container[] = "container=";
+	const size_t size = sizeof(container) - 1;
+
+	return strncmp(text, container, size) != 0 ? selection_any_label(to, option, text)
+						   : selection_container(to, option, text + size);
+}
+
 int selection_focus(void *to, const char *option, char *text)
 {
 	return add_regex(to, option, text, false, false);

@@ -33,6 +33,8 @@ struct selection { /* all zero: every sample */
 int selection_label(void *to, const char *option, char *text); /* of the option's name */
 int selection_container(void *to, const char *option, char *text);
 int selection_any_label(void *to, const char *option, char *text); /* KEY=VALUE */
+/* The same; the key "container" is container_id, as --by has it. */
+int selection_named_label(void *to, const char *option, char *text);
 int selection_focus(void *to, const char *option, char *text);
 int selection_ignore(void *to, const char *option, char *text);
 int selection_module(void *to, const char *option, char *text);
@@ -57,7 +59,7 @@ int selection_hide_interpreters(void *to, const char *option, char *text);
 		      "use only samples whose walk stopped for REASON: root, …",                  \
 		      selection_label),                                                           \
 	SELECTION_ROW(type, "--label", "KEY=VALUE[,…]",                                           \
-		      "use only samples whose label KEY has this VALUE", selection_any_label),    \
+		      "use only samples whose label KEY has this VALUE", selection_named_label),    \
 	SELECTION_ROW(type, "--focus", "REGEX", "use only stacks with a matching function",       \
 		      selection_focus),                                                           \
 	SELECTION_ROW(type, "--ignore", "REGEX", "use only stacks without a matching function",   \

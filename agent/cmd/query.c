@@ -110,6 +110,12 @@ static int take_hide(void *to, const char *option, char *text)
 	return add(to, "hide", strlen("hide"), "interpreters", false);
 }
 
+/* Return the label that a word names; as report and top --by have it, "container" is container_id. */
+static const char *label_of(const char *word)
+{
+	return !strcmp(word, "container") ? "container_id" : word;
+}
+
 static int take_condition(void *to, const char *option, char *text)
 {
 	const char *equals = strchr(text, '=');
@@ -120,7 +126,6 @@ static int take_condition(void *to, const char *option, char *text)
 		log_error("%s takes KEY=VALUE, not '%s'", option, text);
 		return -EINVAL;
 	}
-	/* As flamegraph --by has it. */
 	if (size == strlen("container") && !strncmp(text, "container", size))
 		return add(to, "container_id", strlen("container_id"), equals + 1, base);
 	return add(to, text, size, equals + 1, base);
@@ -446,5 +451,10 @@ int cmd_query(int argc, char **argv)
 		log_error("--sql is for a fleet: give its --fleet URL");
 		return CMD_USAGE;
 	}
+	for (size_t i = 0; i < o.n_arguments && q->print != query_print_top; i++)
+		if (o.arguments[i].key_size == 2 && !strncmp(o.arguments[i].key, "by", 2))
+			o.arguments[i].value = label_of(o.arguments[i].value);
+	if (q->print == query_print_labels)
+		return query(q, &o, label_of(argv[optind + 1]));
 	return query(q, &o, q->takes ? argv[optind + 1] : NULL);
 }

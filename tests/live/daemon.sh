@@ -123,6 +123,10 @@ PY
 ask top --from -1m --by pid --label "pid=$prog" && grep -q "^100.00%.* $prog  *prog$" "$dir/out" || fail "query --by pid: $(cat "$dir/out" "$dir/err")"
 ask top --from -30s --base-from -1m --base-to -30s && grep -q 'CHANGE' "$dir/out" || fail "query with a base: $(head "$dir/out" "$dir/err")"
 ask labels comm --from -1m && grep -q ' [1-9][0-9]*  prog$' "$dir/out" || fail "query labels: $(cat "$dir/out" "$dir/err")"
+# Commands call the label container_id as report --by does.
+for words in "labels container" "timeline --by container --json"; do
+	ask $words --from -1m && grep -q 'container_id' "$dir/out" || fail "query $words: $(head -n 3 "$dir/out" "$dir/err")"
+done
 ask timeline --by comm --from -1m && grep -q ' prog .*[▁▂▃▄▅▆▇█]' "$dir/out" || fail "query timeline: $(cat "$dir/out" "$dir/err")"
 ask heatmap --rows 5 --from -20s && [ "$(wc -l <"$dir/out")" = 6 ] && grep -q '█' "$dir/out" || fail "query heatmap: $(cat "$dir/out" "$dir/err")"
 ask sql "SELECT 7 AS n, 'a' AS t" && [ "$(cat "$dir/out")" = "n  t
@@ -344,6 +348,10 @@ if [ -n "$group" ]; then
 		series = ask('/api/v1/timeline?by=container_id&type=mark&from=-10m&step=1000')['series']
 		assert sum(sum(s['values']) for s in series) == len(got), len(series)
 	PY
+	one=$(awk '{ print $2; exit }' "$dir/truth")
+	for answer in "query top --url unix:$socket" "report $history"; do
+		"$offwind" $answer --from -10m --type mark --label "container=$one" >"$dir/out" 2>&1 && grep -q '100.00%.* mark$' "$dir/out" || fail "$answer --label container=: $(head -n 5 "$dir/out")"
+	done
 	used=$(resident)
 	echo "the worker: $least bytes, then $used"
 	[ $((${used%.*} - ${least%.*})) -lt $((256 << 20)) ] || fail "the worker took $least bytes, and $used with $N containers"
