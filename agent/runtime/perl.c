@@ -8,11 +8,12 @@
 #include <string.h>
 
 /* Instead of the address of a CV, in raw_frame.code. */
-enum { CODE_MAIN = 1, CODE_EVAL = 2 };
+enum { CODE_MAIN = 1, CODE_EVAL = 2, CODE_BEGIN = 3 /* of the CV in raw_frame.owner */ };
 
 /* PERL_CONTEXT.blk_type (cop.h): the kind in four bits, flags above them. */
 enum { CX_KIND = 0xf, CX_NULL = 0, CX_SUB = 9, CX_FORMAT = 10, CX_EVAL = 11 };
 enum { CX_MULTICALL = 0x10, CX_SUB_RE_FAKE = 0x80, CX_EVAL_TEXT = 0x20 };
+enum { SI_REQUIRE = 9 }; /* PERL_SI.si_type */
 
 /* SV.sv_flags (sv.h), CvFLAGS (cv.h). */
 enum { SV_KIND = 0xff, SV_CV = 13, SV_GV = 9, SV_HV = 12, SV_OOK = 0x2000000 };
@@ -32,12 +33,12 @@ enum { CX_SIZE = 104, CX_PIECE = PLAN_PIECE_MAX / CX_SIZE * CX_SIZE };
  * Offsets in the structures of Perl's headers, as Debian builds it, which are the same in these versions. The interpreter's
  * size and the numbers of statements (opnames.h) are others.
  */
-#define STRUCTURES                                                                                 \
-	.cur_cop = 208, .cur_stack_info = 224, .si_contexts = 8, .si_prev = 16, .si_top = 32,      \
-	.si_size = 40, .cx_size = CX_SIZE, .cx_old_cop = 16, .cx_cv = 72, .cx_retop = 48,          \
-	.cx_top_env = 96, .cop_line = 36, .cop_file = 48, .op_type = 32, .sv_flags = 12,           \
-	.cv_stash = 32, .cv_gv = 56, .cv_flags = 92, .gv_name = 32, .gv_stash = 40, .hv_name = 32, \
-	.hv_name_count = 60, .hek_length = 4, .hek_key = 8
+#define STRUCTURES                                                                            \
+	.cur_cop = 208, .cur_stack_info = 224, .si_contexts = 8, .si_prev = 16, .si_top = 32, \
+	.si_type = 44, .si_size = 48, .cx_size = CX_SIZE, .cx_old_cop = 16, .cx_cv = 72,      \
+	.cx_retop = 48, .cx_top_env = 96, .cop_line = 36, .cop_file = 48, .op_type = 32,      \
+	.sv_flags = 12, .cv_stash = 32, .cv_gv = 56, .cv_flags = 92, .gv_name = 32,           \
+	.gv_stash = 40, .hv_name = 32, .hv_name_count = 60, .hek_length = 4, .hek_key = 8
 static const struct perl_layout layouts[] = {
 	{ .version = 36,
 	  .interpreter = 3768,
@@ -104,19 +105,38 @@ static bool add_context(const struct perl_layout *l, const uint8_t *cx, uint64_t
 	return raw_add(stack, &frame);
 }
 
+/*
+ * If the contexts of a PERL_SI begin as those of a BEGIN block do, say so in the frame of its call. Perl frees such
+ * a block as soon as it has run, before its name can be read: each `use` is one.
+ */
+static void find_begin(const struct perl_layout *l, const uint8_t *eval, const uint8_t *sub,
+		       struct raw_frame *frame)
+{
+	if ((eval[0] & (CX_KIND | CX_EVAL_TEXT)) != CX_EVAL || (sub[0] & CX_KIND) != CX_SUB ||
+	    uw_bytes_little_n(sub + l->cx_retop, 8) ||
+	    frame->code != uw_bytes_little_n(sub + l->cx_cv, 8))
+		return;
+	frame->owner = frame->code;
+	frame->code = CODE_BEGIN;
+	frame->short_lived = true;
+}
+
 /* Add the frames of all contexts of a PERL_SI. */
 static int add_contexts(struct runtime_memory *m, const struct perl_layout *l, uint64_t contexts,
-			int32_t top, uint64_t *cop, struct raw_stack *stack)
+			int32_t top, bool require, uint64_t *cop, struct raw_stack *stack)
 {
-	uint8_t cx[CX_HEAD_MAX];
+	uint8_t cx[CX_HEAD_MAX], inner[CX_HEAD_MAX] = { 0 };
 
 	if (top < -1 || top > CONTEXTS_MAX)
 		return -EBADMSG;
 	for (int32_t i = top; i >= 0; i--) {
 		if (!runtime_read(m, contexts + (uint64_t)i * l->cx_size, cx, l->cx_size))
 			return -EFAULT;
+		if (!i && top && require && stack->n)
+			find_begin(l, cx, inner, &stack->frames[stack->n - 1]);
 		if (!add_context(l, cx, cop, stack))
 			return -E2BIG;
+		memcpy(inner, cx, l->cx_size);
 	}
 	return 0;
 }
@@ -161,7 +181,9 @@ int perl_stack(struct runtime_memory *m, const struct perl_layout *l, uint64_t i
 		if (!runtime_read(m, info, si, l->si_size))
 			return -EFAULT;
 		err = add_contexts(m, l, uw_bytes_little_n(si + l->si_contexts, 8),
-				   (int32_t)uw_bytes_little_n(si + l->si_top, 4), &cop, stack);
+				   (int32_t)uw_bytes_little_n(si + l->si_top, 4),
+				   uw_bytes_little_n(si + l->si_type, 4) == SI_REQUIRE, &cop,
+				   stack);
 		info = uw_bytes_little_n(si + l->si_prev, 8);
 	}
 	find_entries(stack);
@@ -315,6 +337,21 @@ static int function_name(struct raw_reader *r, const struct perl_layout *l, uint
 	return add_hek(r, l, name, &out->function) ? 0 : -EFAULT;
 }
 
+/* Add the name of a BEGIN block: with its package, if perl has not freed it yet. */
+static void begin_name(struct raw_reader *r, const struct perl_layout *l, uint64_t cv,
+		       struct raw_name *out)
+{
+	static const char word[] = "BEGIN";
+	const size_t n = sizeof(word) - 1;
+	const struct raw_text *found = &out->function;
+
+	if (!function_name(r, l, cv, out) && found->n >= n &&
+	    !memcmp(found->bytes + found->n - n, word, n))
+		return;
+	raw_text_clear(&out->function);
+	raw_text_word(&out->function, word);
+}
+
 /*
  * Add file and line of a statement. If it is no statement any more (code of eval, which is gone), nothing is
  * added. PL_compiling, which stands for statements that are being compiled, has no type.
@@ -348,6 +385,8 @@ int perl_name(struct raw_reader *r, const struct perl_layout *l, const struct ra
 		raw_text_word(&out->function, "(main)");
 	else if (frame->code == CODE_EVAL)
 		raw_text_word(&out->function, "(eval)");
+	else if (frame->code == CODE_BEGIN)
+		begin_name(r, l, frame->owner, out);
 	else
 		err = function_name(r, l, frame->code, out);
 	if (err)

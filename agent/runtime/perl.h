@@ -17,7 +17,7 @@ struct perl_layout {
 	unsigned int interpreter; /* PL_interp_size, which depends on how Perl was built, too */
 	uint16_t cur_cop, cur_stack_info; /* PerlInterpreter */
 	/* PERL_SI */
-	uint16_t si_contexts, si_prev, si_top, si_size;
+	uint16_t si_contexts, si_prev, si_top, si_type, si_size;
 	/* PERL_CONTEXT */
 	uint16_t cx_size, cx_old_cop, cx_cv, cx_retop, cx_top_env;
 	/* COP, which begins as an OP, and the types of it that are statements */

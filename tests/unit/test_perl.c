@@ -147,6 +147,36 @@ static void test_statements_of_eval_are_read_anew(void)
 	runtime_memory_free(m);
 }
 
+/* Perl frees a BEGIN block (each `use` is one) when it has run: what called it tells that it was one. */
+static void test_begin_blocks_are_named_when_they_are_gone(void)
+{
+	struct runtime_memory *m;
+	struct raw_stack stack;
+	uint64_t cv;
+
+	put_perl();
+	cv = perl_function(perl_stash("Shop", false), "BEGIN", true);
+	perl_context(perl_contexts[1], 0, 11 | 0x40, perl_cop("Shop.pm", 3), 0, 0);
+	perl_context(perl_contexts[1], 1, 9 | 0x20, perl_cop("Shop.pm", 4), 0, cv);
+	put(perl_infos[1] + 44, 9, 4);
+	m = image_memory();
+	CHECK(!find(m, &stack) && stack.n == 5 && is(m, &frames[0], "Shop::BEGIN", "Shop.pm", 5),
+	      "still there");
+	put(cv + 12, 0xff, 4);
+	put(frames[0].at + 32, 0x1ff, 2);
+	CHECK(is(m, &frames[0], "BEGIN", "", 0), "gone");
+	put(cv + 12, 13, 4);
+	perl_context(perl_contexts[1], 1, 9 | 0x20, perl_cop("Shop.pm", 4), 0,
+		     perl_function(perl_stash("Shop", false), "total", true));
+	CHECK(!find(m, &stack) && is(m, &frames[0], "BEGIN", "", 0), "another function is there");
+	put(perl_contexts[1], 11 | 0x20, 1);
+	CHECK(!find(m, &stack) && !is(m, &frames[0], "BEGIN", "", 0), "a text that is evaluated");
+	put(perl_contexts[1], 11 | 0x40, 1);
+	put(perl_infos[1] + 44, 3, 4);
+	CHECK(!find(m, &stack) && !is(m, &frames[0], "BEGIN", "", 0), "called by sort");
+	runtime_memory_free(m);
+}
+
 static void test_hostile_stacks_end(void)
 {
 	struct runtime_memory *m;
@@ -242,6 +272,7 @@ int main(void)
 	test_block_of_sort_only_marks_an_entry();
 	test_evals_that_catch_in_one_place();
 	test_statements_of_eval_are_read_anew();
+	test_begin_blocks_are_named_when_they_are_gone();
 	test_versions_have_other_statements();
 	test_hostile_stacks_end();
 	test_hostile_names_end();
