@@ -103,6 +103,8 @@ int sym_table_take_stored(const struct uw_blob_source *stored, uint64_t key,
 
 /* Sections of code up to this size are passed as a whole. */
 #define SYM_CODE_MAX ((uint64_t)1 << 20)
+/* Source lines and inlined calls are passed if they have up to so many bytes together. */
+#define SYM_DEBUG_MAX ((uint64_t)4 << 20)
 
 struct sym_part {
 	uint64_t start, end; /* offsets in the file */
@@ -122,8 +124,8 @@ struct sym_extract {
 
 /*
  * Pass to to->put those bytes of an ELF file that unwinding and symbolization read: headers, unwind
- * information, symbols, stubs, notes, Go's tables, to->parts, and also code and data unless they are
- * large. With to->whole, pass all bytes. In the section headers passed, debug information that is left out
+ * information, symbols, stubs, notes, Go's tables, to->parts, and also code, data and debug information unless
+ * they are large. With to->whole, pass all bytes. In the section headers passed, debug information that is left out
  * is marked SHT_NOBITS. Everything else that is left out must read as zeros. elf_off is as for
  * sym_table_open. -EFBIG: more than to->most bytes; the error that put returned; or as
  * sym_table_open.

@@ -24,11 +24,45 @@ static bool begins_with(const char *name, const char *prefix)
 	return !strncmp(name, prefix, strlen(prefix));
 }
 
+/* Return whether source lines or inlined calls are read from a section: those that symbolizer/dwarf opens. */
+static bool has_lines(const char *name)
+{
+	static const char *const read[] = {
+		"info",	    "abbrev", "str",  "str_offsets", "line_str",
+		"rnglists", "line",   "addr", "ranges",	     "aranges"
+	};
+	size_t skip = begins_with(name, ".debug_")    ? strlen(".debug_")
+		      : begins_with(name, ".zdebug_") ? strlen(".zdebug_")
+						      : 0;
+
+	for (size_t i = 0; skip && i < sizeof(read) / sizeof(read[0]); i++)
+		if (!strcmp(name + skip, read[i]))
+			return true;
+	return false;
+}
+
+/* Return whether all sections with lines and inlined calls are small enough to be stored. */
+static bool has_small_debug(const struct uw_elf *image)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 1; i < image->n_sections; i++) {
+		const Elf64_Shdr *s = &image->sections[i];
+
+		if (s->sh_type == SHT_NOBITS || !has_lines(uw_elf_section_name(image, s)))
+			continue;
+		if (s->sh_size > SYM_DEBUG_MAX)
+			return false;
+		sum += s->sh_size;
+	}
+	return sum <= SYM_DEBUG_MAX;
+}
+
 /*
  * Return whether unwinding or symbolization reads a section: unwind information, symbols, stubs,
- * Go's tables, notes.
+ * Go's tables, notes; lines: source lines and inlined calls, too.
  */
-static bool is_read(const struct uw_elf *image, const Elf64_Shdr *s)
+static bool is_read(const struct uw_elf *image, const Elf64_Shdr *s, bool lines)
 {
 	static const char *const read[] = {
 		".eh_frame",	 ".debug_frame", ".zdebug_frame", ".gnu_debug",
@@ -58,6 +92,8 @@ static bool is_read(const struct uw_elf *image, const Elf64_Shdr *s)
 	for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++)
 		if (begins_with(name, read[i]))
 			return true;
+	if (lines && has_lines(name))
+		return true;
 	if (s->sh_flags & SHF_EXECINSTR)
 		return s->sh_size <= SYM_CODE_MAX;
 	return s->sh_flags & SHF_ALLOC && s->sh_size <= SMALL_PART;
@@ -71,6 +107,7 @@ UW_ORDER(by_start, struct hole, start)
  */
 static size_t find_holes(const struct uw_elf *image, bool *left_out, struct hole *holes)
 {
+	bool lines = has_small_debug(image);
 	size_t n = 0;
 
 	for (size_t i = 1; i < image->n_sections; i++) {
@@ -80,14 +117,15 @@ static size_t find_holes(const struct uw_elf *image, bool *left_out, struct hole
 		if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL || !s->sh_size ||
 		    s->sh_offset > image->source.size ||
 		    s->sh_size > image->source.size - s->sh_offset ||
-		    s->sh_offset < sizeof(Elf64_Ehdr) || is_read(image, s))
+		    s->sh_offset < sizeof(Elf64_Ehdr) || is_read(image, s, lines))
 			continue;
 		for (size_t j = 1; apart && j < image->n_sections; j++) {
 			const Elf64_Shdr *t = &image->sections[j];
 
 			apart = j == i || t->sh_type == SHT_NOBITS || !t->sh_size ||
 				t->sh_offset >= s->sh_offset + s->sh_size ||
-				t->sh_offset + t->sh_size <= s->sh_offset || !is_read(image, t);
+				t->sh_offset + t->sh_size <= s->sh_offset ||
+				!is_read(image, t, lines);
 		}
 		if (!apart)
 			continue;

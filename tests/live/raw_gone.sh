@@ -43,6 +43,15 @@ check() {
 check "raw" --raw -o "$work/a.owc"
 check "raw beside a profile" --raw="$work/a.owc" -o "$work/a.pb.gz"
 
+# A large file has its lines and inlined calls, if these are small.
+sed -e 's/__attribute__((noinline)) static int gone_middle/static inline int gone_middle/' -e '$a const char pad[2 << 20] = { 1 };' "$work/gone.c" > "$work/large.c"
+gcc -g -O1 -o "$work/gone" "$work/large.c" || exit 1
+"$offwind" record -q -F 299 --raw -o "$work/a.owc" -- "$work/gone" > "$work/log" 2>&1 || fail "a large file: $(cat "$work/log")"
+"$offwind" unwind -q --format folded "$work/a.owc" > "$work/before" 2> "$work/log" || fail "a large file: $(cat "$work/log")"
+rm "$work/gone"
+"$offwind" unwind -q --no-cache --format folded "$work/a.owc" > "$work/after" 2> "$work/log" || fail "a large file: $(cat "$work/log")"
+grep -q 'gone_middle_\[i\]' "$work/before" && cmp "$work/before" "$work/after" || fail "a large file: otherwise once the program is deleted"
+
 # Whole files have their lines, too.
 cp "$work/kept" "$work/gone"
 "$offwind" record -q -F 299 --raw --with-files -o "$work/a.owc" -- "$work/gone" > "$work/log" 2>&1 || fail "--with-files: $(cat "$work/log")"
