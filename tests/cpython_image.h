@@ -123,6 +123,7 @@ static inline void image_code(struct image *m, unsigned int i)
 	const uint64_t name = at + 0x100, file = at + 0x200, lines = at + 0x300;
 	char text[16];
 
+	image_put(m, at, 2, 8); /* references */
 	image_put(m, at + l->c_name, IMAGE_BASE + name, 8);
 	image_put(m, at + l->c_file, IMAGE_BASE + file, 8);
 	image_put(m, at + l->c_lines, IMAGE_BASE + lines, 8);

@@ -140,6 +140,15 @@ static const char *why_not(const struct runtime_memory *m)
 				  : "their names cannot be read";
 }
 
+/*
+ * Return whether an object has references. Freed memory keeps most of what was in it: the count is 0 then, or the
+ * allocator has put an address there. Above the count's 32 bits are flags from 3.14 on, in the highest 16.
+ */
+static bool is_alive(const uint8_t *object)
+{
+	return uw_bytes_little_n(object, 4) && !uw_bytes_little_n(object + 4, 2);
+}
+
 /* Look at the head of a code object, unless it failed before; code->why says so. */
 static void look_at_code(const struct cpython_layout *l, struct runtime_memory *m,
 			 struct cpython_code *code, struct leads *out)
@@ -152,7 +161,7 @@ static void look_at_code(const struct cpython_layout *l, struct runtime_memory *
 		code->why = why_not(m);
 		return;
 	}
-	if (memcmp(p + l->c_check, code->check, l->c_check_size) != 0) {
+	if (!is_alive(p) || memcmp(p + l->c_check, code->check, l->c_check_size) != 0) {
 		code->why = "their code has changed";
 		return;
 	}

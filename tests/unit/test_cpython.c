@@ -218,6 +218,41 @@ static void test_code_that_has_changed(void)
 	runtime_memory_free(memory);
 }
 
+/*
+ * Freed memory keeps a code object's words, but what they lead to can be others' texts by then. The count of references
+ * is 0, or the allocator has put the address of the next free block there.
+ */
+static void test_code_that_was_freed(void)
+{
+	static const struct {
+		uint64_t references;
+		bool alive;
+	} cases[] = {
+		{ 1, true },
+		{ UINT32_MAX, true },				 /* immortal, 3.12 */
+		{ UINT64_C(1) << 48 | UINT64_C(3) << 30, true }, /* with flags, 3.14 */
+		{ 0, false },
+		{ UINT64_C(0x7f1234567890), false },
+		{ UINT64_C(0x55d412345670), false },
+	};
+	struct event_sample s = { .read = image_read, .read_ctx = &image };
+	const struct cpython_layout *l = cpython_layout_of(0x30b);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct cpython_code code = { .addr = IMAGE_BASE + IMAGE_CODES };
+
+		image_make(&image, l, true);
+		image_put(&image, IMAGE_CODES, cases[i].references, 8);
+		CHECK(!runtime_memory_new(&memory), "memory");
+		runtime_memory_begin(memory, &s, NULL, NULL);
+		memcpy(code.check, image.bytes + IMAGE_CODES + l->c_check, l->c_check_size);
+		cpython_codes_read(l, memory, &code, 1);
+		CHECK(!code.why == cases[i].alive, "alive");
+		cpython_code_fini(&code);
+		runtime_memory_free(memory);
+	}
+}
+
 /* Frees a code object while it is read, as far as can be seen: after so many readings its words change. */
 static int freed_after;
 
@@ -414,6 +449,7 @@ int main(void)
 	test_a_frame_without_code();
 	test_hostile_structures_end();
 	test_code_that_has_changed();
+	test_code_that_was_freed();
 	test_code_that_changes_while_it_is_read();
 	test_lines();
 	test_offsets_that_a_version_says();
