@@ -63,25 +63,22 @@ struct history_part history_part_of(const struct history_sample *g, uint64_t sta
 				    uint64_t end_ns, uint64_t from_ns, uint64_t to_ns)
 {
 	const uint64_t span = end_ns > start_ns ? end_ns - start_ns : 0;
-	/* The same in each process. */
-	const uint64_t hash = uw_hash_u64(
-		g->node ^ uw_hash_u64(g->labels ^ uw_hash_u64(((uint64_t)g->pid << 32) | g->tid)));
-	struct history_part whole = { .n = PARTS_MAX }, part;
-	uint64_t first;
+	uint64_t n = PARTS_MAX, hash, first;
 
+	if (!span || (from_ns <= start_ns && to_ns >= end_ns))
+		return (struct history_part){ .to = 1, .n = 1 };
 	/* Counts are the smallest values: no sample is divided. */
 	for (uint32_t i = 0; i < g->n_values; i++)
-		if (g->values[i].value > 0 && (uint64_t)g->values[i].value < whole.n)
-			whole.n = (uint64_t)g->values[i].value;
-	part = whole;
-	whole.to = whole.n;
-	if (!span || (from_ns <= start_ns && to_ns >= end_ns))
-		return whole;
+		if (g->values[i].value > 0 && (uint64_t)g->values[i].value < n)
+			n = (uint64_t)g->values[i].value;
+	/* The same in each process. */
+	hash = uw_hash_u64(g->node ^
+			   uw_hash_u64(g->labels ^ uw_hash_u64(((uint64_t)g->pid << 32) | g->tid)));
 	/* A single sample may be anywhere in the window, several follow each other at equal distances. */
 	first = (uint64_t)((unsigned __int128)(hash >> 32) * span >> 32);
-	part.from = rank_at(part.n, from_ns - start_ns, first, span);
-	part.to = rank_at(part.n, to_ns - start_ns, first, span);
-	return part;
+	return (struct history_part){ .from = rank_at(n, from_ns - start_ns, first, span),
+				      .to = rank_at(n, to_ns - start_ns, first, span),
+				      .n = n };
 }
 
 int history_labels_failed(struct history *h, int64_t row, int err)
