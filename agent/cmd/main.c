@@ -1,5 +1,6 @@
 /* agent/cmd/main.c: runs the subcommand that the command line names. */
 #include "agent/cmd/cmd.h"
+#include "agent/export/output.h"
 #include "agent/hash.h"
 #include "agent/limits.h"
 
@@ -7,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -101,17 +101,6 @@ static int run(int argc, char **argv)
 }
 
 /*
- * Return true if standard output is a pipe without a reader. stdio does not keep the errno of a
- * failed write, so that the pipe itself must be asked.
- */
-static bool reader_is_gone(void)
-{
-	struct pollfd out = { .fd = STDOUT_FILENO };
-
-	return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
-}
-
-/*
  * Let no file that is opened later become a standard stream of a caller who closed that one: messages would be written
  * into it. What stands there instead fails as a closed descriptor does, with EBADF.
  */
@@ -139,7 +128,7 @@ int main(int argc, char **argv)
 	/* The command is successful only if its standard output could be written. */
 	errno = 0;
 	if (fflush(stdout) || ferror(stdout)) {
-		log_unwritable(NULL, errno ? -errno : reader_is_gone() ? -EPIPE : -EIO);
+		log_unwritable(NULL, errno ? -errno : output_why(STDOUT_FILENO));
 		if (rc == CMD_DONE)
 			rc = CMD_FAILED;
 	}

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +217,13 @@ FILE *output_file(struct output *out)
 	return out->file;
 }
 
+int output_why(int fd)
+{
+	struct pollfd out = { .fd = fd };
+
+	return poll(&out, 1, 0) == 1 && out.revents & POLLERR ? -EPIPE : -EIO;
+}
+
 /* Close the file or stream. Return 0 or the first error of all writes. */
 static int finish(struct output *out)
 {
@@ -223,7 +231,7 @@ static int finish(struct output *out)
 
 	if (out->file) {
 		if (ferror(out->file))
-			err = -EIO;
+			err = output_why(fileno(out->file));
 		errno = 0;
 		if (fclose(out->file))
 			err = errno ? -errno : -EIO;

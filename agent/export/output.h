@@ -62,6 +62,12 @@ FILE *output_file(struct output *out);
 /* Flush, close and rename the result. The output is empty afterwards, also on failure. */
 int output_commit(struct output *out);
 /*
+ * Return why a write by stdio to a descriptor failed, of which stdio does not keep the errno: -EPIPE if it is a pipe without
+ * a reader, else -EIO.
+ */
+int output_why(int fd);
+
+/*
  * Close and remove the unfinished result. This is fine after output_commit() and on an empty
  * output.
  */

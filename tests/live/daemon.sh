@@ -123,6 +123,14 @@ PY
 ask top --from -1m --by pid --label "pid=$prog" && grep -q "^100.00%.* $prog  *prog$" "$dir/out" || fail "query --by pid: $(cat "$dir/out" "$dir/err")"
 ask top --from -30s --base-from -1m --base-to -30s && grep -q 'CHANGE' "$dir/out" || fail "query with a base: $(head "$dir/out" "$dir/err")"
 ask labels comm --from -1m && grep -q ' [1-9][0-9]*  prog$' "$dir/out" || fail "query labels: $(cat "$dir/out" "$dir/err")"
+# A reader that goes away, as head does, is no failure to report, and the exit code is that of SIGPIPE.
+python3 - "$offwind" query --url "unix:$socket" profile --from -1m --format tsv -o - <<-'PY' || fail "query without a reader"
+	import os, subprocess, sys
+	reader, writer = os.pipe()
+	os.close(reader)
+	done = subprocess.run(sys.argv[1:], stdout=writer, stderr=subprocess.PIPE)
+	assert done.returncode == 141 and not done.stderr, done
+PY
 # Commands call the label container_id as report --by does.
 for words in "labels container" "timeline --by container --json"; do
 	ask $words --from -1m && grep -q 'container_id' "$dir/out" || fail "query $words: $(head -n 3 "$dir/out" "$dir/err")"
