@@ -57,6 +57,13 @@ int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
 int uw_object_open_image_at(const void *image, size_t size, uint64_t elf_off,
 			    struct uw_object **out);
 
+/*
+ * Open the file of an object once more. The two have nothing in common but the file: what is read for one, to compile
+ * it or to identify it, is freed with it. The caller puts *out. -ENOTSUP: the object is not of an open file; or
+ * -ENOMEM, -EMFILE, ….
+ */
+int uw_object_open_copy(const struct uw_object *object, struct uw_object **out);
+
 /* Take one more reference to the object. */
 struct uw_object *uw_object_get(struct uw_object *object);
 
@@ -178,6 +185,12 @@ int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
 /* Do the same with a blob that is read while it is needed, as uw_object_take_stored does. */
 int uw_object_take_stored_procs(struct uw_object *object, const struct uw_blob_source *stored,
 				const struct uw_identity *known);
+
+/*
+ * Give the table and ranges that from has to another object of the same file, unless that has its own. No other thread
+ * may use from. Thread-safe for object.
+ */
+void uw_object_take_from(struct uw_object *object, struct uw_object *from);
 
 /* Return how many times the file's call-frame information was read, for lookups or to compile. */
 uint64_t uw_object_parsed(const struct uw_object *object);

@@ -132,7 +132,7 @@ static void test_images(void)
 	const uint8_t *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
 	const Elf64_Ehdr *header = (const void *)vdso;
 	static uint8_t copy[65536];
-	struct uw_object *o = NULL;
+	struct uw_object *o = NULL, *again;
 	size_t size;
 	uint8_t byte;
 	struct uw_rule rule;
@@ -147,6 +147,7 @@ static void test_images(void)
 	CHECK(size <= sizeof(copy), "a small one");
 	memcpy(copy, vdso, size);
 	CHECK(uw_object_open_image(copy, size, &o) == 0, "the vDSO");
+	CHECK(uw_object_open_copy(o, &again) == -ENOTSUP, "it has no file");
 	memset(copy, 0, size);
 	CHECK(uw_object_read(o, 1, &byte, 1) == 0 && byte == 'E', "its bytes are copied");
 	CHECK(uw_object_frames(o, 0)->cfi.size > 0, "it has CFI");

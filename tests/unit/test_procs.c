@@ -93,6 +93,48 @@ static void test_objects_with_ranges_and_table_parse_nothing(void)
 	uw_object_put(from);
 }
 
+/* What is read to make the tables goes with the object that made them. */
+static void test_tables_made_by_another_object(void)
+{
+	struct uw_object *o = open_self(), *again = NULL;
+	struct uw_identity identity = { 0 };
+	struct uw_rule a, b;
+	const void *table, *kept;
+	size_t table_size, size;
+	void *blob;
+
+	CHECK(uw_object_open_copy(o, &again) == 0, "opened again");
+	CHECK(uw_object_compile(again) == 0 && uw_object_identify(again, &identity) == 0,
+	      "compiled");
+	CHECK(uw_object_procs(again, &blob, &size) == 0 &&
+		      uw_object_take_procs(again, blob, size, &identity) == 0,
+	      "ranges");
+	table = uw_object_compiled(again, &table_size);
+	CHECK(uw_object_memory(again) > table_size && uw_object_memory(o) == 0, "who has read it");
+	uw_object_take_from(o, again);
+	CHECK(!uw_object_compiled(again, &size), "it has none any more");
+	uw_object_put(again);
+	kept = uw_object_compiled(o, &size);
+	CHECK(kept == table && size == table_size, "it has the table");
+	CHECK(uw_object_memory(o) == table_size, "and nothing else");
+	again = open_self();
+	for (uint64_t at = 0; at < 0x20000; at += 3) {
+		int err = uw_object_rule(again, at, true, &a);
+
+		CHECK(uw_object_rule(o, at, true, &b) == err, "the same answer");
+		if (!err)
+			CHECK(a.cfa_size ? b.cfa_size == a.cfa_size || b.cfa_kind != UW_CFA_PLAIN
+					 : !b.cfa_size && a.cfa_off == b.cfa_off,
+			      "the same rule, an expression maybe as a word");
+	}
+	/* One that has a table keeps it. */
+	CHECK(uw_object_compile(again) == 0, "compiled");
+	uw_object_take_from(o, again);
+	CHECK(uw_object_compiled(o, &size) == kept, "it keeps its own");
+	uw_object_put(again);
+	uw_object_put(o);
+}
+
 /* The count decides when tables are stored, so a single rule read from the file must count. */
 static void test_one_rule_is_a_reading(void)
 {
@@ -175,6 +217,7 @@ int main(void)
 {
 	test_ranges_are_those_of_the_fdes();
 	test_objects_with_ranges_and_table_parse_nothing();
+	test_tables_made_by_another_object();
 	test_one_rule_is_a_reading();
 	test_damage_is_found_everywhere();
 	test_overlaps_are_refused();

@@ -195,6 +195,13 @@ int uw_object_open(int fd, uint64_t elf_off, struct uw_object **out)
 	return uw_object_open_viewed(fd, elf_off, &(struct uw_view){ .bytes = NULL }, out);
 }
 
+int uw_object_open_copy(const struct uw_object *object, struct uw_object **out)
+{
+	const struct uw_source *source = &object->elf.source;
+
+	return source->fd < 0 ? -ENOTSUP : uw_object_open(source->fd, source->base, out);
+}
+
 const struct uw_view *uw_object_view(const struct uw_object *object)
 {
 	return &object->elf.source.view;

@@ -392,3 +392,21 @@ int uw_object_take_stored_procs(struct uw_object *object, const struct uw_blob_s
 	uw_blob_free(blob);
 	return err;
 }
+
+/* ---- of another object ---------------------------------------------------------- */
+
+void uw_object_take_from(struct uw_object *object, struct uw_object *from)
+{
+	struct uw_compiled *compiled = atomic_exchange(&from->compiled, NULL), *none = NULL;
+	struct uw_procs *procs = atomic_exchange(&from->procs, NULL), *no_procs = NULL;
+
+	atomic_fetch_add_explicit(&object->n_parsed, uw_object_parsed(from), memory_order_relaxed);
+	if (compiled &&
+	    !atomic_compare_exchange_strong_explicit(&object->compiled, &none, compiled,
+						     memory_order_acq_rel, memory_order_acquire))
+		free_compiled(compiled);
+	if (procs &&
+	    !atomic_compare_exchange_strong_explicit(&object->procs, &no_procs, procs,
+						     memory_order_acq_rel, memory_order_acquire))
+		free_procs(procs);
+}

@@ -35,12 +35,22 @@ struct keeper {
 	atomic_bool ending;    /* the rest of the queue is dropped */
 };
 
-/* Give one object its table: find it in the store, or compile and insert it. */
+/*
+ * Give one object its table: find it in the store, or compile and insert it. That reads all unwind information of the
+ * file, by an object of its own, with which it is freed: the table is enough for walks.
+ */
 static void do_job(struct keeper *keeper, const struct job *job)
 {
+	struct uw_object *again = NULL, *object = job->object;
+
+	if (!uw_object_open_copy(job->object, &again))
+		object = again;
 	/* If there can be no table, walks go on with the file's own rules. */
-	if (store_find_parts(keeper->store, job->object, &job->file))
-		(void)store_keep_unless(keeper->store, job->object, &job->file, &keeper->ending);
+	if (store_find_parts(keeper->store, object, &job->file))
+		(void)store_keep_unless(keeper->store, object, &job->file, &keeper->ending);
+	if (again)
+		uw_object_take_from(job->object, again);
+	uw_object_put(again);
 	uw_object_put(job->object);
 	free(job->path);
 }
