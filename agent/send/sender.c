@@ -252,7 +252,8 @@ static int settle(struct line *l, const struct history_entry *w)
 		err = attribute_names_learn(&l->of_threads, stacks);
 	if (err == -EFBIG)
 		drop(l, SENDING_DROP_LARGE, w->n_samples, "");
-	else if (err == -EBADMSG || (!err && found.n_damaged))
+	/* Without its labels, a sample would be sent as that of another service. */
+	else if (err == -EBADMSG || (!err && (found.n_damaged || found.n_damaged_labels)))
 		drop(l, SENDING_DROP_DAMAGED, w->n_samples, "");
 	else if (!err && (found.n_samples || l->target->kind->has_batches))
 		err = send_until_settled(l, w, stacks, found.n_samples);
