@@ -44,8 +44,6 @@
  */
 #define SAME_SIGNAL_NS UINT64_C(300000000)
 #define SECOND_NS      UINT64_C(1000000000)
-#define MS_NS	       UINT64_C(1000000)
-#define WAIT_MS	       250
 /* No request makes a window shorter than this. */
 #define FLUSH_LEAST_NS UINT64_C(100000000)
 
@@ -251,19 +249,6 @@ static void show_progress(const struct recorder *r)
 		     a.captured);
 }
 
-/*
- * Return how long to wait for events, in ms: a little longer than the source's LIVE_TICK_NS, so that on a busy machine
- * only events wake this process, but not longer than the recording lasts.
- */
-static int patience(const struct recorder *r, uint64_t now)
-{
-	uint64_t end_ns = r->began_ns + r->options->duration_ns;
-
-	if (!r->options->duration_ns || r->stopped || end_ns >= now + WAIT_MS * MS_NS)
-		return WAIT_MS;
-	return end_ns > now ? (int)((end_ns - now) / MS_NS) + 1 : 0;
-}
-
 /* Process events until the source has ended. Return 0 or a negative code after reporting it. */
 static int loop(struct recorder *r)
 {
@@ -273,11 +258,12 @@ static int loop(struct recorder *r)
 	 * source's LIVE_TICK_NS.
 	 */
 	const uint64_t lag_ns = 2 * SECOND_NS;
-	uint64_t last_look = 0, now = now_ns();
+	uint64_t last_look = 0;
 
 	for (;;) {
 		struct event event;
-		int err = 0, rc = source_next(r->source, &event, patience(r, now));
+		uint64_t now;
+		int err = 0, rc = source_next(r->source, &event, 200);
 
 		if (rc == 0) {
 			if (!r->stopped)
