@@ -56,15 +56,31 @@ static void test_ranges_are_those_of_the_fdes(void)
 	uw_object_put(o);
 }
 
+/* Check that an object has the rules of the file, which from reads; and look its functions up. */
+static void check_same_rules(struct uw_object *from, struct uw_object *o)
+{
+	struct uw_rule a, b;
+	uint64_t start, end;
+
+	for (uint64_t at = 0; at < 0x20000; at += 3) {
+		int err = uw_object_interpret(from, at, true, &a);
+
+		CHECK(uw_object_rule(o, at, true, &b) == err, "the same answer");
+		if (!err)
+			CHECK(a.cfa_size ? b.cfa_size == a.cfa_size || b.cfa_kind != UW_CFA_PLAIN
+					 : !b.cfa_size && a.cfa_off == b.cfa_off,
+			      "the same rule, an expression maybe as a word");
+		(void)uw_object_function(o, at, &start, &end);
+	}
+}
+
 static void test_objects_with_ranges_and_table_parse_nothing(void)
 {
 	struct uw_object *from = open_self(), *o = open_self();
 	struct uw_identity identity = { 0 }, other;
-	struct uw_rule a, b;
 	const void *kept;
 	size_t table_size, size;
 	void *blob, *table;
-	uint64_t start, end;
 
 	CHECK(uw_object_compile(from) == 0 && uw_object_identify(from, &identity) == 0, "compiled");
 	kept = uw_object_compiled(from, &table_size);
@@ -78,16 +94,7 @@ static void test_objects_with_ranges_and_table_parse_nothing(void)
 	CHECK(uw_object_take(o, table, table_size, &identity) == 0, "its own");
 	CHECK(uw_object_procs(from, &blob, &size) == 0, "ranges");
 	CHECK(uw_object_take_procs(o, blob, size, &identity) == 0, "taken");
-	for (uint64_t at = 0; at < 0x20000; at += 3) {
-		int err = uw_object_interpret(from, at, true, &a);
-
-		CHECK(uw_object_rule(o, at, true, &b) == err, "the same answer");
-		if (!err)
-			CHECK(a.cfa_size ? b.cfa_size == a.cfa_size || b.cfa_kind != UW_CFA_PLAIN
-					 : !b.cfa_size && a.cfa_off == b.cfa_off,
-			      "the same rule, an expression maybe as a word");
-		(void)uw_object_function(o, at, &start, &end);
-	}
+	check_same_rules(from, o);
 	CHECK(uw_object_parsed(from) > 0 && uw_object_parsed(o) == 0, "nothing was parsed");
 	uw_object_put(o);
 	uw_object_put(from);
@@ -98,7 +105,6 @@ static void test_tables_made_by_another_object(void)
 {
 	struct uw_object *o = open_self(), *again = NULL;
 	struct uw_identity identity = { 0 };
-	struct uw_rule a, b;
 	const void *table, *kept;
 	size_t table_size, size;
 	void *blob;
@@ -118,15 +124,7 @@ static void test_tables_made_by_another_object(void)
 	CHECK(kept == table && size == table_size, "it has the table");
 	CHECK(uw_object_memory(o) == table_size, "and nothing else");
 	again = open_self();
-	for (uint64_t at = 0; at < 0x20000; at += 3) {
-		int err = uw_object_rule(again, at, true, &a);
-
-		CHECK(uw_object_rule(o, at, true, &b) == err, "the same answer");
-		if (!err)
-			CHECK(a.cfa_size ? b.cfa_size == a.cfa_size || b.cfa_kind != UW_CFA_PLAIN
-					 : !b.cfa_size && a.cfa_off == b.cfa_off,
-			      "the same rule, an expression maybe as a word");
-	}
+	check_same_rules(again, o);
 	/* One that has a table keeps it. */
 	CHECK(uw_object_compile(again) == 0, "compiled");
 	uw_object_take_from(o, again);

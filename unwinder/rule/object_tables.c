@@ -57,13 +57,30 @@ static struct uw_table_source source_of(struct uw_object *o)
 	return source;
 }
 
-/*
- * Publish a compiled table. Takes over the parts of made. If another thread was first, its table is
- * the same and made is freed. -ENOMEM, also with made freed.
- */
+/* Publish a compiled table. If another thread was first, its table is the same and this one is freed. */
+static void publish(struct uw_object *o, struct uw_compiled *compiled)
+{
+	struct uw_compiled *none = NULL;
+
+	if (!atomic_compare_exchange_strong_explicit(&o->compiled, &none, compiled,
+						     memory_order_acq_rel, memory_order_acquire))
+		free_compiled(compiled);
+}
+
+/* Publish ranges in the same way. */
+static void publish_procs(struct uw_object *o, struct uw_procs *procs)
+{
+	struct uw_procs *none = NULL;
+
+	if (!atomic_compare_exchange_strong_explicit(&o->procs, &none, procs, memory_order_acq_rel,
+						     memory_order_acquire))
+		free_procs(procs);
+}
+
+/* Publish a table of which made has the parts, and take them over. -ENOMEM: they are freed. */
 static int install(struct uw_object *o, const struct uw_compiled *made)
 {
-	struct uw_compiled *compiled = malloc(sizeof(*compiled)), *none = NULL;
+	struct uw_compiled *compiled = malloc(sizeof(*compiled));
 
 	if (!compiled) {
 		struct uw_table table = made->table;
@@ -74,9 +91,7 @@ static int install(struct uw_object *o, const struct uw_compiled *made)
 		return -ENOMEM;
 	}
 	*compiled = *made;
-	if (!atomic_compare_exchange_strong_explicit(&o->compiled, &none, compiled,
-						     memory_order_acq_rel, memory_order_acquire))
-		free_compiled(compiled);
+	publish(o, compiled);
 	return 0;
 }
 
@@ -345,7 +360,7 @@ int uw_object_procs(struct uw_object *object, void **blob, size_t *size)
 static int install_procs(struct uw_object *o, const struct uw_procs *made,
 			 const struct uw_identity *known)
 {
-	struct uw_procs *procs = malloc(sizeof(*procs)), *none = NULL;
+	struct uw_procs *procs = malloc(sizeof(*procs));
 	int err = procs ? 0 : -ENOMEM;
 
 	if (!err && (made->header->blob.machine != o->arch->machine ||
@@ -353,9 +368,8 @@ static int install_procs(struct uw_object *o, const struct uw_procs *made,
 		err = -ENOENT;
 	if (!err) {
 		*procs = *made;
-		if (atomic_compare_exchange_strong_explicit(
-			    &o->procs, &none, procs, memory_order_acq_rel, memory_order_acquire))
-			return 0;
+		publish_procs(o, procs);
+		return 0;
 	}
 	free(procs);
 	if (made->stored)
@@ -397,16 +411,12 @@ int uw_object_take_stored_procs(struct uw_object *object, const struct uw_blob_s
 
 void uw_object_take_from(struct uw_object *object, struct uw_object *from)
 {
-	struct uw_compiled *compiled = atomic_exchange(&from->compiled, NULL), *none = NULL;
-	struct uw_procs *procs = atomic_exchange(&from->procs, NULL), *no_procs = NULL;
+	struct uw_compiled *compiled = atomic_exchange(&from->compiled, NULL);
+	struct uw_procs *procs = atomic_exchange(&from->procs, NULL);
 
 	atomic_fetch_add_explicit(&object->n_parsed, uw_object_parsed(from), memory_order_relaxed);
-	if (compiled &&
-	    !atomic_compare_exchange_strong_explicit(&object->compiled, &none, compiled,
-						     memory_order_acq_rel, memory_order_acquire))
-		free_compiled(compiled);
-	if (procs &&
-	    !atomic_compare_exchange_strong_explicit(&object->procs, &no_procs, procs,
-						     memory_order_acq_rel, memory_order_acquire))
-		free_procs(procs);
+	if (compiled)
+		publish(object, compiled);
+	if (procs)
+		publish_procs(object, procs);
 }
