@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -98,20 +97,7 @@ static void charge(uint64_t used_ns, uint64_t *charged)
  */
 static bool is_runnable(int tid)
 {
-	char path[64], state = '\0';
-	FILE *stat;
-
-	if (!tid) /* it has had no CPU yet */
-		return true;
-	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-	stat = fopen(path, "re");
-	if (!stat)
-		return false;
-	/* proc(5): the id, the name in parentheses, the state */
-	if (fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
-		state = '\0';
-	(void)fclose(stat);
-	return state == 'R';
+	return !tid /* it has had no CPU yet */ || thread_state(getpid(), tid) == 'R';
 }
 
 /*

@@ -1,7 +1,9 @@
-/* agent/thread.c: the signal mask of new threads, which they inherit from their creator. */
+/* agent/thread.c: the signal mask of new threads, which they inherit from their creator, and the state of threads. */
 #include "agent/thread.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 int thread_begin(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *ctx)
 {
@@ -16,4 +18,20 @@ int thread_begin(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(voi
 	err = -pthread_create(thread, attr, run, ctx);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return err;
+}
+
+char thread_state(pid_t pid, pid_t tid)
+{
+	char path[64], line[512] = "", *end;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+	file = fopen(path, "re");
+	if (!file)
+		return 'X';
+	if (!fgets(line, sizeof(line), file))
+		line[0] = '\0';
+	(void)fclose(file);
+	end = strrchr(line, ')'); /* end of the name, which may contain any character */
+	return end && end[1] ? end[2] : '\0';
 }

@@ -11,6 +11,7 @@
 #include "agent/source/frozen.h"
 #include "agent/source/machine.h"
 #include "agent/source/procfs.h"
+#include "agent/thread.h"
 #include "base/search.h"
 
 #include <dirent.h>
@@ -73,19 +74,9 @@ static bool is_known(const struct attached *a, uint32_t tid)
  */
 static bool is_zombie(const struct attached *a, uint32_t tid)
 {
-	char path[64], line[512] = "", *end;
-	FILE *file;
+	const char state = thread_state((pid_t)a->frozen.pid, (pid_t)tid);
 
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task/%" PRIu32 "/stat", a->frozen.pid,
-		       tid);
-	file = fopen(path, "re");
-	if (!file)
-		return true;
-	if (!fgets(line, sizeof(line), file))
-		line[0] = '\0';
-	(void)fclose(file);
-	end = strrchr(line, ')'); /* end of the name, which may contain any character */
-	return end && (end[2] == 'Z' || end[2] == 'X');
+	return state == 'Z' || state == 'X';
 }
 
 /* Seize a thread and request its stop. Return 0 too if the thread has ended. */
