@@ -2,6 +2,7 @@
  * symbolizer/elf/extract.c: selects the bytes of an ELF file that unwinding and symbolization need, for
  * storage.
  */
+#include "base/elf_machine.h"
 #include "base/search.h"
 #include "symbolizer/elf/open.h"
 #include "symbolizer/symbolizer.h"
@@ -102,6 +103,35 @@ static bool is_read(const struct uw_elf *image, const Elf64_Shdr *s, bool lines)
 UW_ORDER(by_start, struct hole, start)
 
 /*
+ * Return how many bytes at the start of a section are left out. Of the relocations that name the entries of .plt.got
+ * (symbolizer/elf/plt.c), the relative ones are most, come first and are not needed: as zeros they are of the type NONE.
+ */
+static uint64_t left_out_bytes(const struct uw_elf *image, const Elf64_Shdr *s, bool lines)
+{
+	Elf64_Rela relas[128];
+	uint64_t at = 0;
+
+	if (is_read(image, s, lines))
+		return 0;
+	if (s->sh_type != SHT_RELA || !(s->sh_flags & SHF_ALLOC) ||
+	    !uw_elf_section(image, ".plt.got"))
+		return s->sh_size;
+	while (at < s->sh_size) {
+		uint64_t n = s->sh_size - at < sizeof(relas) ? s->sh_size - at : sizeof(relas);
+
+		if (uw_source_read(&image->source, s->sh_offset + at, relas, n))
+			break;
+		for (size_t i = 0; i < n / sizeof(relas[0]); i++, at += sizeof(relas[0])) {
+			if (!uw_machine_is_relative(image->machine, relas[i].r_info))
+				return at;
+		}
+		if (n < sizeof(relas))
+			break;
+	}
+	return at;
+}
+
+/*
  * List the sections that are left out, sorted. A section that shares bytes with one that is read is
  * not left out.
  */
@@ -113,11 +143,15 @@ static size_t find_holes(const struct uw_elf *image, bool *left_out, struct hole
 	for (size_t i = 1; i < image->n_sections; i++) {
 		const Elf64_Shdr *s = &image->sections[i];
 		bool apart = true;
+		uint64_t bytes;
 
 		if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL || !s->sh_size ||
 		    s->sh_offset > image->source.size ||
 		    s->sh_size > image->source.size - s->sh_offset ||
-		    s->sh_offset < sizeof(Elf64_Ehdr) || is_read(image, s, lines))
+		    s->sh_offset < sizeof(Elf64_Ehdr))
+			continue;
+		bytes = left_out_bytes(image, s, lines);
+		if (!bytes)
 			continue;
 		for (size_t j = 1; apart && j < image->n_sections; j++) {
 			const Elf64_Shdr *t = &image->sections[j];
@@ -130,7 +164,7 @@ static size_t find_holes(const struct uw_elf *image, bool *left_out, struct hole
 		if (!apart)
 			continue;
 		left_out[i] = true;
-		holes[n++] = (struct hole){ s->sh_offset, s->sh_offset + s->sh_size };
+		holes[n++] = (struct hole){ s->sh_offset, s->sh_offset + bytes };
 	}
 	qsort(holes, n, sizeof(*holes), by_start);
 	return n;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compares symbol tables of installed binaries with readelf's symbols and eu-addr2line (classes of
-# difference: sym_nm.md), and PLT names with objdump; then the same without section headers.
+# difference: sym_nm.md) and with those of what a capture stores of each, and PLT names with objdump; then the same without
+# section headers.
 set -u
 libdir=/usr/lib/$(uname -m)-linux-gnu
 files=0 failures=0
@@ -11,6 +12,9 @@ for f in /bin/bash "$libdir"/libc.so.6 "$libdir"/libm.so.6 "$libdir"/libstdc++.s
 	[ -f "$f" ] && readelf -h "$f" > /dev/null 2>&1 || continue
 	files=$((files + 1))
 	python3 tests/diff/sym_nm.py "$BUILD/tests/diff/sym_dump" "$f" 400 || failures=$((failures + 1))
+	"$BUILD/tests/diff/sym_dump" table "$f" > "$BUILD/file.names"
+	"$BUILD/tests/diff/sym_dump" extract "$f" | diff "$BUILD/file.names" - > "$BUILD/extract.diff" || {
+		echo "$f: a capture stores less than its symbols"; head -n 10 "$BUILD/extract.diff"; failures=$((failures + 1)); }
 done
 [ $files -ge 10 ] || { echo "only $files files to compare"; exit 1; }
 
