@@ -11,7 +11,8 @@
 
 /* Set by the agent before loading. The verifier sees these as constants. */
 const volatile __u32 stack_max = CAPTURE_STACK_DEFAULT;
-const volatile __u64 wake_bytes = 1 << 20; /* wake the reader when the ring holds so many bytes */
+/* Wake the reader when the ring holds so many new bytes. */
+const volatile __u64 wake_bytes = 1 << 20;
 const volatile __u32 filters_possible = 0; /* enum capture_filter: those that may ever be on */
 const volatile __u64 wanted_cpus[CAPTURE_CPUS_MAX / 64] = {};
 /* Tracepoints and probes: take one in so many. */
@@ -69,6 +70,11 @@ static __always_inline void add(__u64 *counter, __u64 n)
  * ring. If a wakeup is lost nevertheless, the agent's timer makes it read the ring.
  */
 __u32 wake_asked = 0;
+/*
+ * The producer's position when the agent read the ring last. What lies before it may still be in the ring, lent to the
+ * process that unwinds it: there is nothing new in it.
+ */
+__u64 read_until = 0;
 
 /* Samples a second of a paced event on one CPU; may be a few more. The agent sets this. */
 __u32 pace_samples = 0;
@@ -94,7 +100,8 @@ __u32 self_pids[CAPTURE_SELF_MAX] = {};
 static __always_inline long put(void *record, __u64 size, __u64 reserve)
 {
 	__u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
-	bool wake = !wake_asked && waiting >= wake_bytes;
+	bool wake = !wake_asked && waiting >= wake_bytes &&
+		    bpf_ringbuf_query(&ring, BPF_RB_PROD_POS) - read_until >= wake_bytes;
 	long err = -1;
 
 	if (waiting + size + reserve > ring_size)

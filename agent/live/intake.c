@@ -647,7 +647,7 @@ int live_drain(struct live *live)
 	if (!err)
 		err = queue_name(live);
 	take_back(live, now);
-	live_bpf_reading(live->bpf);
+	live_bpf_reading(live->bpf, live_ring_written(&live->ring));
 	if (!err)
 		err = scan_ring(live);
 	if (!err && live->stopped)

@@ -114,9 +114,14 @@ uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned 
 	return 0;
 }
 
+uint64_t live_ring_written(const struct live_ring *ring)
+{
+	return __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE);
+}
+
 size_t live_ring_used(const struct live_ring *ring)
 {
-	return __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE) - *ring->consumer;
+	return live_ring_written(ring) - *ring->consumer;
 }
 
 void live_ring_release(struct live_ring *ring, unsigned long end)

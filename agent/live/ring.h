@@ -48,6 +48,8 @@ void live_ring_unmap_data(const uint8_t *data, size_t size); /* data NULL is fin
  * position after the record, is released.
  */
 uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned long *end);
+/* Return the producer's position: how many bytes were ever written. */
+uint64_t live_ring_written(const struct live_ring *ring);
 /* Return how many bytes of the ring are in use: written, and not given back. */
 size_t live_ring_used(const struct live_ring *ring);
 /* Give all bytes before position end back to the kernel. */

@@ -211,8 +211,9 @@ void live_bpf_sweep(struct live_bpf *bpf)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-void live_bpf_reading(struct live_bpf *bpf)
+void live_bpf_reading(struct live_bpf *bpf, uint64_t until)
 {
+	__atomic_store_n(&bpf->skeleton->bss->read_until, until, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&bpf->skeleton->bss->wake_asked, 0, __ATOMIC_SEQ_CST);
 }
 

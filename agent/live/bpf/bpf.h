@@ -142,8 +142,11 @@ int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *ta
 /* Return whether a process has a plan. */
 bool live_bpf_has_plan(const struct live_bpf *bpf, uint32_t pid);
 
-/* Announce that the ring will be read now, so that it wakes its reader again when it fills up. */
-void live_bpf_reading(struct live_bpf *bpf);
+/*
+ * Announce that the ring will be read now, up to at least this position of the producer, so that it wakes its reader again
+ * when enough is written behind it.
+ */
+void live_bpf_reading(struct live_bpf *bpf, uint64_t until);
 /* Return whether this kernel can only run the plain programs, which are for old kernels. */
 bool live_bpf_is_fallback(const struct live_bpf *bpf);
 int live_bpf_ring_fd(const struct live_bpf *bpf);
