@@ -1,4 +1,4 @@
-/* agent/errand.c: threads with a time limit, which are abandoned when the limit has passed. */
+/* agent/errand.c: runs errands on other threads, which are abandoned when the time limit has passed. */
 #include "agent/errand.h"
 
 #include "agent/clock.h"
@@ -20,18 +20,23 @@
 #define LOOK_NS	   (20 * MS) /* between two checks of the time used */
 #define LEFT_MAX   16	     /* abandoned threads; each holds a stack and what it reads */
 #define STACK_SIZE ((size_t)1 << 20)
+#define IDLE_MAX   4 /* threads that wait for the next errand */
 
 /*
- * Shared by the thread and its caller; whichever ends last frees it. done is set, under the lock,
- * when run has returned.
+ * A thread that runs errands, one after another: to begin one takes longer than most errands do, above all where the CPUs are
+ * busy, as a new thread waits for its turn while one that slept is let run at once. It is used by one caller at a time, or
+ * idle, or left behind; then it ends after its errand.
  */
-struct shared {
+struct runner {
+	struct runner *next; /* of those that are idle */
 	pthread_mutex_t lock;
-	pthread_cond_t done_cond;
+	pthread_cond_t given_cond, done_cond;
 	struct errand errand;
-	bool done;
-	uint64_t used_ns; /* CPU time of the thread, once it is done */
-	/* the caller has given up; set once, under the lock */
+	bool given; /* errand is to be run; set and cleared under the lock, as is all below */
+	bool done;  /* run has returned */
+	bool ends;  /* it is not needed any more */
+	pthread_t thread;
+	/* the caller has given up */
 	atomic_bool left;
 	/* the thread's id; 0: it has not started yet */
 	_Atomic int tid;
@@ -40,45 +45,66 @@ struct shared {
 /* abandoned threads that still run */
 static atomic_uint n_left;
 
-static void free_shared(struct shared *s)
+/* The idle ones, of the process that began them: a child has none of its parent's threads. */
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct runner *idle;
+static unsigned int n_idle;
+static pid_t idle_pid;
+
+static void free_runner(struct runner *r)
 {
-	(void)pthread_cond_destroy(&s->done_cond);
-	(void)pthread_mutex_destroy(&s->lock);
-	free(s);
+	(void)pthread_cond_destroy(&r->given_cond);
+	(void)pthread_cond_destroy(&r->done_cond);
+	(void)pthread_mutex_destroy(&r->lock);
+	free(r);
 }
 
 /* uw_unpack_unless's callback: stop unpacking once the caller has given up. */
 static bool is_left(void *ctx)
 {
-	struct shared *s = ctx;
+	struct runner *r = ctx;
 
-	return atomic_load(&s->left);
+	return atomic_load(&r->left);
+}
+
+/* Wait for an errand. Return false if there will be none. r->lock is held. */
+static bool wait_for_errand(struct runner *r)
+{
+	while (!r->given && !r->ends)
+		(void)pthread_cond_wait(&r->given_cond, &r->lock);
+	r->given = false;
+	return !r->ends;
 }
 
 /*
- * The thread: run the errand, then report that it is done. left is read under the lock, which
- * errand_run holds when it decides: so exactly one side frees the errand.
+ * The thread: run errands, and report each that is done. left is read under the lock, which errand_run holds when it decides:
+ * so exactly one side frees the errand.
  */
 static void *run(void *ctx)
 {
-	struct shared *s = ctx;
-	bool left;
+	struct runner *r = ctx;
+	bool left = false;
 
-	atomic_store(&s->tid, (int)syscall(SYS_gettid));
-	uw_unpack_unless(is_left, s);
-	s->errand.run(s->errand.ctx);
-	(void)pthread_mutex_lock(&s->lock);
-	s->done = true;
-	s->used_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	left = atomic_load(&s->left);
-	(void)pthread_cond_signal(&s->done_cond);
-	(void)pthread_mutex_unlock(&s->lock);
+	atomic_store(&r->tid, (int)syscall(SYS_gettid));
+	(void)pthread_mutex_lock(&r->lock);
+	while (!left && wait_for_errand(r)) {
+		(void)pthread_mutex_unlock(&r->lock);
+		uw_unpack_unless(is_left, r);
+		r->errand.run(r->errand.ctx);
+		(void)pthread_mutex_lock(&r->lock);
+		r->done = true;
+		left = atomic_load(&r->left);
+		if (!left)
+			uw_unpack_unless(NULL, NULL); /* what it read is the caller's */
+		(void)pthread_cond_signal(&r->done_cond);
+	}
+	(void)pthread_mutex_unlock(&r->lock);
 	if (left) {
-		s->errand.drop(s->errand.ctx);
-		free_shared(s);
+		r->errand.drop(r->errand.ctx);
+		uw_unpack_unless(NULL, NULL);
 		atomic_fetch_sub(&n_left, 1);
 	}
-	uw_unpack_unless(NULL, NULL); /* what it read has been freed, or is the caller's */
+	free_runner(r);
 	return NULL;
 }
 
@@ -100,49 +126,118 @@ static bool is_runnable(int tid)
 	return !tid /* it has had no CPU yet */ || thread_state(getpid(), tid) == 'R';
 }
 
-/*
- * Wait until the thread is done or its time is up, and charge its CPU time to the recording's end.
- * s->lock is held. The clock of a thread that ends just now cannot be read; it is done then.
- */
-static void wait_for(struct shared *s, pthread_t thread, uint64_t limit_ns)
+/* Return the CPU time that the thread has used. */
+static uint64_t used_by(const struct runner *r)
 {
-	uint64_t began = now_ns(), charged = 0;
 	clockid_t cpu;
 
-	if (pthread_getcpuclockid(thread, &cpu))
-		cpu = CLOCK_THREAD_CPUTIME_ID;
-	while (!s->done) {
-		uint64_t now = now_ns();
-		struct timespec until, used = { 0 };
+	return pthread_getcpuclockid(r->thread, &cpu) ? 0 : clock_ns(cpu);
+}
 
-		(void)clock_gettime(cpu, &used);
-		charge((uint64_t)used.tv_sec * (1000 * MS) + (uint64_t)used.tv_nsec, &charged);
-		if (charged >= limit_ns || ending_over())
+/*
+ * Wait until the errand is done or its time is up, and charge its CPU time to the recording's end. r->lock is held.
+ * before: the CPU time that the thread had used before.
+ */
+static void wait_for(struct runner *r, uint64_t before, uint64_t limit_ns)
+{
+	uint64_t began = now_ns(), charged = before;
+
+	while (!r->done) {
+		uint64_t now = now_ns();
+		struct timespec until;
+
+		charge(used_by(r), &charged);
+		if (charged - before >= limit_ns || ending_over())
 			break;
 		if ((now - began) / ENDING_STRETCH >= limit_ns &&
-		    !is_runnable(atomic_load(&s->tid)))
+		    !is_runnable(atomic_load(&r->tid)))
 			break;
 		now += LOOK_NS;
 		until = (struct timespec){ .tv_sec = (time_t)(now / (1000 * MS)),
 					   .tv_nsec = (long)(now % (1000 * MS)) };
-		(void)pthread_cond_timedwait(&s->done_cond, &s->lock, &until);
+		(void)pthread_cond_timedwait(&r->done_cond, &r->lock, &until);
 	}
-	charge(s->used_ns, &charged);
+	charge(used_by(r), &charged);
 }
 
-/* Start the thread, with a small stack. Return 0 or a negative code. */
-static int begin(struct shared *s, pthread_t *thread)
+/* Begin a thread, with a small stack. NULL: it cannot be begun. */
+static struct runner *new_runner(void)
 {
+	struct runner *r = calloc(1, sizeof(*r));
+	pthread_condattr_t clock;
 	pthread_attr_t attr;
 	int err;
 
+	if (!r)
+		return NULL;
+	(void)pthread_mutex_init(&r->lock, NULL);
+	(void)pthread_cond_init(&r->given_cond, NULL);
+	(void)pthread_condattr_init(&clock);
+	(void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&r->done_cond, &clock);
+	(void)pthread_condattr_destroy(&clock);
 	(void)pthread_attr_init(&attr);
 	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
+	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* Do not inherit the caller's real-time priority, if it has one. */
 	(void)pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
-	err = thread_begin(thread, &attr, run, s);
+	err = thread_begin(&r->thread, &attr, run, r);
 	(void)pthread_attr_destroy(&attr);
-	return err;
+	if (!err)
+		return r;
+	free_runner(r);
+	return NULL;
+}
+
+/* Drop what a child has of its parent's idle threads. Nobody waits on their conditions here, so they cannot be destroyed. */
+static void forget_parents(void)
+{
+	while (idle) {
+		struct runner *r = idle;
+
+		idle = r->next;
+		free(r);
+	}
+	n_idle = 0;
+	idle_pid = getpid();
+}
+
+/* Return an idle runner, or a new one. NULL: none can be begun. */
+static struct runner *take_runner(void)
+{
+	struct runner *r;
+
+	(void)pthread_mutex_lock(&idle_lock);
+	if (idle_pid != getpid())
+		forget_parents();
+	r = idle;
+	if (r) {
+		idle = r->next;
+		n_idle--;
+	}
+	(void)pthread_mutex_unlock(&idle_lock);
+	return r ? r : new_runner();
+}
+
+/* Keep a runner whose errand is done for the next one, unless there are enough. */
+static void put_runner(struct runner *r)
+{
+	bool keep;
+
+	(void)pthread_mutex_lock(&idle_lock);
+	keep = n_idle < IDLE_MAX;
+	if (keep) {
+		r->next = idle;
+		idle = r;
+		n_idle++;
+	}
+	(void)pthread_mutex_unlock(&idle_lock);
+	if (keep)
+		return;
+	(void)pthread_mutex_lock(&r->lock);
+	r->ends = true;
+	(void)pthread_cond_signal(&r->given_cond);
+	(void)pthread_mutex_unlock(&r->lock);
 }
 
 /*
@@ -158,47 +253,37 @@ static void step_back(int tid)
 }
 
 /*
- * Free s in one place only: here if run returned in time, else in the thread that is left behind.
- * Both read and set s->left under the lock. At most LEFT_MAX threads are left behind.
+ * A runner is freed in one place only: by its thread. Both read and set r->left under the lock. At most LEFT_MAX threads are
+ * left behind.
  */
 int errand_run(const struct errand *errand, uint64_t limit_ns)
 {
-	pthread_condattr_t attr;
-	pthread_t thread;
-	struct shared *s;
+	struct runner *r;
+	uint64_t before;
 	bool done;
-	int err;
 
 	if (ending_over() || atomic_load(&n_left) >= LEFT_MAX)
 		return -EAGAIN;
-	s = calloc(1, sizeof(*s));
-	if (!s)
+	r = take_runner();
+	if (!r)
 		return -EAGAIN;
-	s->errand = *errand;
-	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&s->done_cond, &attr);
-	(void)pthread_condattr_destroy(&attr);
-	err = begin(s, &thread);
-	if (err) {
-		free_shared(s);
-		return -EAGAIN;
-	}
-	(void)pthread_mutex_lock(&s->lock);
-	wait_for(s, thread, limit_ns);
-	done = s->done;
-	atomic_store(&s->left, !done);
+	(void)pthread_mutex_lock(&r->lock);
+	before = used_by(r);
+	r->errand = *errand;
+	r->done = false;
+	r->given = true;
+	(void)pthread_cond_signal(&r->given_cond);
+	wait_for(r, before, limit_ns);
+	done = r->done;
+	atomic_store(&r->left, !done);
 	if (!done) {
 		atomic_fetch_add(&n_left, 1);
-		(void)pthread_detach(thread);
-		step_back(atomic_load(&s->tid));
+		step_back(atomic_load(&r->tid));
 	}
-	(void)pthread_mutex_unlock(&s->lock);
+	(void)pthread_mutex_unlock(&r->lock);
 	if (!done)
 		return -ETIMEDOUT;
-	(void)pthread_join(thread, NULL);
-	free_shared(s);
+	put_runner(r);
 	return 0;
 }
 

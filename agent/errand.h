@@ -18,7 +18,7 @@ struct errand {
 };
 
 /*
- * Run errand->run on a new thread and wait for it, until it has used limit_ns of CPU time or
+ * Run errand->run on another thread and wait for it, until it has used limit_ns of CPU time or
  * ENDING_STRETCH times as much has passed by the clock and it waits for anything but a CPU, and no
  * longer than the recording's end allows (agent/ending.h).
  *

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -98,6 +99,46 @@ static void test_waiting_is_not_charged(void)
 	CHECK(left < HOUR - 9 * MS, "but the clock goes on");
 }
 
+static void note_thread(void *ctx)
+{
+	*(pid_t *)ctx = gettid();
+}
+
+static pid_t thread_of_next(void)
+{
+	pid_t tid = 0;
+	const struct errand errand = { .run = note_thread, .drop = drop, .ctx = &tid };
+
+	CHECK(!errand_run(&errand, HOUR) && tid && tid != gettid(), "it runs on another thread");
+	return tid;
+}
+
+/* A child has no other thread than the one that forked, and its first errand must not wait for one of its parent's. */
+static void test_one_thread_serves_many(void)
+{
+	pid_t tid = thread_of_next(), child;
+	int status = -1;
+
+	CHECK(thread_of_next() == tid, "the same thread again");
+	child = fork();
+	if (!child)
+		_exit(thread_of_next() == tid);
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && !status,
+	      "a child begins its own");
+	CHECK(thread_of_next() == tid, "and takes nothing from its parent");
+}
+
+static void test_one_left_behind_serves_nobody(void)
+{
+	pid_t tid = thread_of_next();
+
+	CHECK(run(block, MS) == -ETIMEDOUT, "it is left behind");
+	CHECK(thread_of_next() != tid, "another one takes its place");
+	CHECK(write(gate[1], "x", 1) == 1, "write");
+	wait_for_all();
+	CHECK(thread_of_next() != tid, "and keeps it");
+}
+
 static void test_nothing_begins_after_the_end(void)
 {
 	ending_begin(0);
@@ -109,6 +150,8 @@ int main(void)
 	CHECK(!pipe(gate), "pipe");
 	test_computing_is_bounded();
 	test_waiting_is_bounded_by_the_clock();
+	test_one_thread_serves_many();
+	test_one_left_behind_serves_nobody();
 	test_waiting_is_not_charged();
 	test_nothing_begins_after_the_end();
 	return check_done();
