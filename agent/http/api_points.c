@@ -46,6 +46,10 @@ struct points {
 	uint32_t *of;
 	size_t n_of;
 	struct uw_hash_index by_value;
+	/* By number, the pid or tid whose text is the value: a text for each point would take most of the time. */
+	uint32_t *ids;
+	size_t n_ids, room_ids;
+	struct uw_hash_index by_id;
 };
 
 static void points_fini(struct points *p)
@@ -54,6 +58,8 @@ static void points_fini(struct points *p)
 	free(p->values);
 	free(p->of);
 	uw_hash_fini(&p->by_value);
+	free(p->ids);
+	uw_hash_fini(&p->by_id);
 	matching_fini(&p->matching);
 	if (p->focus)
 		selection_fini(p->focus);
@@ -135,6 +141,26 @@ static int number_value(struct points *p, const char *value, uint32_t *out)
 	return 0;
 }
 
+/* Give the number of a pid or tid; all values are such. */
+static int number_id(struct points *p, uint32_t id, uint32_t *out)
+{
+	const uint64_t hash = hash_u64(0, id);
+	char text[16];
+	int err;
+
+	*out = UW_HASH_FIND(i, &p->by_id, hash, p->ids[i] == id);
+	if (*out != UW_HASH_NONE)
+		return 0;
+	(void)snprintf(text, sizeof(text), "%" PRIu32, id);
+	err = array_grow(p->ids, p->n_ids, p->room_ids);
+	if (!err)
+		err = number_value(p, text, out);
+	if (err)
+		return err;
+	p->ids[p->n_ids++] = id;
+	return uw_hash_add(&p->by_id, hash, *out);
+}
+
 /* Give the number of a point's value; NONE: the point is not wanted. */
 static int classify(struct points *p, const struct history_point *point, uint32_t *out)
 {
@@ -180,8 +206,7 @@ static int classify(struct points *p, const struct history_point *point, uint32_
 	*out = p->of[point->labels] - 1;
 	if (!p->by_pid && !p->by_tid)
 		return 0;
-	(void)snprintf(value, sizeof(value), "%" PRIu32, p->by_pid ? point->pid : point->tid);
-	return number_value(p, value, out);
+	return number_id(p, p->by_pid ? point->pid : point->tid, out);
 }
 
 /* Check the arguments that are conditions, and begin. key NULL: nothing is told apart. */
