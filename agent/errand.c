@@ -36,6 +36,7 @@ struct runner {
 	bool done;  /* run has returned */
 	bool ends;  /* it is not needed any more */
 	pthread_t thread;
+	int nice; /* that of the caller for whom it was begun */
 	/* the caller has given up */
 	atomic_bool left;
 	/* the thread's id; 0: it has not started yet */
@@ -161,7 +162,7 @@ static void wait_for(struct runner *r, uint64_t before, uint64_t limit_ns)
 }
 
 /* Begin a thread, with a small stack. NULL: it cannot be begun. */
-static struct runner *new_runner(void)
+static struct runner *new_runner(int nice)
 {
 	struct runner *r = calloc(1, sizeof(*r));
 	pthread_condattr_t clock;
@@ -170,6 +171,7 @@ static struct runner *new_runner(void)
 
 	if (!r)
 		return NULL;
+	r->nice = nice;
 	(void)pthread_mutex_init(&r->lock, NULL);
 	(void)pthread_cond_init(&r->given_cond, NULL);
 	(void)pthread_condattr_init(&clock);
@@ -202,21 +204,24 @@ static void forget_parents(void)
 	idle_pid = getpid();
 }
 
-/* Return an idle runner, or a new one. NULL: none can be begun. */
+/* Return an idle runner with the caller's nice value, or a new one. NULL: none can be begun. */
 static struct runner *take_runner(void)
 {
-	struct runner *r;
+	const int nice = getpriority(PRIO_PROCESS, 0);
+	struct runner **at = &idle, *r;
 
 	(void)pthread_mutex_lock(&idle_lock);
 	if (idle_pid != getpid())
 		forget_parents();
-	r = idle;
+	while (*at && (*at)->nice != nice)
+		at = &(*at)->next;
+	r = *at;
 	if (r) {
-		idle = r->next;
+		*at = r->next;
 		n_idle--;
 	}
 	(void)pthread_mutex_unlock(&idle_lock);
-	return r ? r : new_runner();
+	return r ? r : new_runner(nice);
 }
 
 /* Keep a runner whose errand is done for the next one, unless there are enough. */
