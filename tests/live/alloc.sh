@@ -147,9 +147,10 @@ for without in '' uprobe_multi; do
 done
 kill $chosen $other
 # A child's first allocations are not seen.  Those of in_child come once some of the same process are in the capture file.
+# As folded stacks it would have what is in use: nothing, unless the file was cut between a malloc and its free.
 mkfifo "$dir/told"
 exec 7<>"$dir/told"
-is_seen() { "$offwind" unwind -q -f folded --pid "$1" "$dir/c.owc" 2>/dev/null | grep -q not_yet; } # PID
+is_seen() { "$offwind" unwind -q -f tsv --pid "$1" "$dir/c.owc" 2>/dev/null | grep -q not_yet; } # PID
 said() { [ "$(wc -l <"$dir/said")" -ge "$1" ]; } # LINES
 for without in '' uprobe_multi; do
 	: >"$dir/said"

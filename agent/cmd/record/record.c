@@ -44,6 +44,8 @@
  */
 #define SAME_SIGNAL_NS UINT64_C(300000000)
 #define SECOND_NS      UINT64_C(1000000000)
+#define MS_NS	       UINT64_C(1000000)
+#define WAIT_MS	       250
 /* No request makes a window shorter than this. */
 #define FLUSH_LEAST_NS UINT64_C(100000000)
 
@@ -249,6 +251,19 @@ static void show_progress(const struct recorder *r)
 		     a.captured);
 }
 
+/*
+ * Return how long to wait for events, in ms: a little longer than the source's LIVE_TICK_NS, so that on a busy machine
+ * only events wake this process, but not longer than the recording lasts.
+ */
+static int patience(const struct recorder *r, uint64_t now)
+{
+	uint64_t end_ns = r->began_ns + r->options->duration_ns;
+
+	if (!r->options->duration_ns || r->stopped || end_ns >= now + WAIT_MS * MS_NS)
+		return WAIT_MS;
+	return end_ns > now ? (int)((end_ns - now) / MS_NS) + 1 : 0;
+}
+
 /* Process events until the source has ended. Return 0 or a negative code after reporting it. */
 static int loop(struct recorder *r)
 {
@@ -258,12 +273,12 @@ static int loop(struct recorder *r)
 	 * source's LIVE_TICK_NS.
 	 */
 	const uint64_t lag_ns = 2 * SECOND_NS;
-	uint64_t last_look = 0;
+	uint64_t last_look = 0, now = now_ns();
 
 	for (;;) {
 		struct event event;
-		uint64_t now;
-		int err = 0, rc = source_next(r->source, &event, 200);
+		bool looks;
+		int err = 0, rc = source_next(r->source, &event, patience(r, now));
 
 		if (rc == 0) {
 			if (!r->stopped)
@@ -276,10 +291,13 @@ static int loop(struct recorder *r)
 			log_error("%s", r->source->error);
 			return rc;
 		}
-		if (rc != 1 && r->raw) {
+		now = now_ns();
+		looks = rc != 1 || now >= last_look + SECOND_NS / 10;
+		/* Not all events are written to the capture file, so what is buffered may not wait for the next. */
+		if (looks && r->raw) {
 			int raw_err = raw_idle(r->raw);
 
-			err = r->pipeline ? 0 : raw_err;
+			err = err || r->pipeline ? err : raw_err;
 		}
 		/* Samples that are already captured are still counted, so do not return here. */
 		if (err && !r->pipeline) {
@@ -290,18 +308,17 @@ static int loop(struct recorder *r)
 			log_error("recording stopped: %s", strerror(-err));
 			return err;
 		}
-		now = now_ns();
-		if (rc == 1 && now < last_look + SECOND_NS / 10)
+		if (!looks)
 			continue;
 		last_look = now;
 		reading_beat();
 		check_stop(r);
 		show_progress(r);
-		if (rc != 1 && r->pipeline && now > lag_ns) {
-			err = rotate(r, now - lag_ns);
-			if (err)
-				return err;
-		}
+		/* Events of processes may come again and again while there are no samples that move the windows on. */
+		if (r->pipeline && now > lag_ns)
+			err = rotate(r, rc == 1 ? event.time_ns : now - lag_ns);
+		if (err)
+			return err;
 	}
 }
 
