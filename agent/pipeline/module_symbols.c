@@ -6,6 +6,7 @@
 #include "agent/ending.h"
 #include "agent/errand.h"
 #include "agent/log.h"
+#include "agent/process/debug_file.h"
 #include "agent/process/modules.h"
 #include "agent/role/reading.h"
 
@@ -200,64 +201,18 @@ int symbols_note(const struct module_symbols *s)
 }
 
 /*
- * Return whether fd is the debug file of the module. Its build-id must match. A file found by its
- * name alone (linked) must also have the CRC that .gnu_debuglink states.
- */
-static bool is_debug_file(const struct symbols *all, const struct module *module, int fd,
-			  bool linked, bool has_crc, uint32_t crc)
-{
-	struct uw_build_id id;
-	bool has_id, is_its;
-	uint32_t is;
-	int number;
-
-	if (store_refuses(all->store, fd, 0, module->path))
-		return false;
-	number = reading_note(fd, 0, module->path);
-	has_id = !sym_build_id(fd, 0, &id);
-	if (module->build_id.size && has_id && !uw_build_id_equal(&id, &module->build_id))
-		is_its = false;
-	else if (!linked)
-		is_its = has_id && module->build_id.size;
-	else
-		is_its = has_crc && !sym_crc32(fd, &is) && is == crc;
-	reading_noted(number);
-	return is_its;
-}
-
-/*
  * Find out whether the module's file has DWARF. If not, open its separate debug file into debug_fd.
  */
 static void find_debug_file(struct symbols *all, struct module_symbols *symbols)
 {
+	const struct debug_search search = { .opener = all->opener, .store = all->store };
 	const struct module *module = symbols->module;
-	struct sym_debug_where where;
-	struct opener_file file;
-	unsigned int next = 0;
-	bool linked;
-	int fd, number = symbols_note(symbols);
+	int fd;
 
-	if (sym_debug_where(module_fd(module), module_elf_off(module), &where))
-		where = (struct sym_debug_where){ .inside = false };
-	reading_noted(number);
-	symbols->has_debug = where.inside;
-	if (where.inside || module->kind != MODULE_FILE || !all->opener)
+	if (debug_file_find(&search, module, &symbols->has_debug, &fd) &&
+	    (symbols->has_debug || debug_file_fetched(&search, module, &fd)))
 		return;
-	module_file(module, &file);
-	while (!opener_open_debug(all->opener, &file, where.linked ? where.link : NULL, &next,
-				  &linked, &fd)) {
-		if (is_debug_file(all, module, fd, linked, where.linked, where.crc)) {
-			symbols->debug_fd = fd;
-			return;
-		}
-		(void)close(fd);
-	}
-	if (opener_fetched_debug(all->opener, &module->build_id, &fd))
-		return;
-	if (is_debug_file(all, module, fd, false, false, 0))
-		symbols->debug_fd = fd;
-	else
-		(void)close(fd);
+	symbols->debug_fd = fd;
 }
 
 /* Input and results of reading a module's symbols, on an errand's thread or on this one. */
