@@ -169,6 +169,15 @@ int opener_open_debug(struct opener *opener, const struct opener_file *file, con
 	return err ? -ENOENT : 0;
 }
 
+int opener_debug_path(const struct uw_build_id *build_id, char *out, size_t room)
+{
+	size_t n = strlen(usual) + 1;
+
+	if ((size_t)snprintf(out, room, "%s/", usual) >= room)
+		return -ENAMETOOLONG;
+	return places_id_path(build_id, ".debug", out + n, room - n);
+}
+
 /*
  * Look in this program's own root first (view 0): what exists there is used, and the process's root
  * does not matter.

@@ -187,6 +187,11 @@ int opener_mappings_open(struct opener_mappings *mappings, const struct opener_f
 int opener_open_debug(struct opener *opener, const struct opener_file *file, const char *link,
 		      unsigned int *next, bool *linked, int *fd);
 /*
+ * Write the path that a debug file has by its build-id: /usr/lib/debug/.build-id/ab/cdef….debug. -ENOENT: no
+ * build-id; -ENAMETOOLONG: room is too small.
+ */
+int opener_debug_path(const struct uw_build_id *build_id, char *out, size_t room);
+/*
  * Ask debuginfod servers from now on, if the user has configured any. The store remembers which
  * debug files the servers do not have. The store must outlive the opener.
  */

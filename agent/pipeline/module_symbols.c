@@ -26,9 +26,9 @@
 #define SYSTEM_SHARE   2
 #define STRANGER_SHARE 4
 
-void symbols_init(struct symbols *all, struct opener *opener)
+void symbols_init(struct symbols *all, struct opener *opener, const struct source_info *info)
 {
-	*all = (struct symbols){ .opener = opener };
+	*all = (struct symbols){ .opener = opener, .info = info };
 	(void)pthread_mutex_init(&all->opening, NULL);
 }
 
@@ -201,7 +201,8 @@ int symbols_note(const struct module_symbols *s)
 }
 
 /*
- * Find out whether the module's file has DWARF. If not, open its separate debug file into debug_fd.
+ * Find out whether the module's file has DWARF. If not, open its separate debug file into debug_fd: this machine's,
+ * since it is complete, else the parts of it that the capture has.
  */
 static void find_debug_file(struct symbols *all, struct module_symbols *symbols)
 {
@@ -210,7 +211,8 @@ static void find_debug_file(struct symbols *all, struct module_symbols *symbols)
 	int fd;
 
 	if (debug_file_find(&search, module, &symbols->has_debug, &fd) &&
-	    (symbols->has_debug || debug_file_fetched(&search, module, &fd)))
+	    (symbols->has_debug || (debug_file_fetched(&search, module, &fd) &&
+				    debug_file_embedded(&search, all->info, module, &fd))))
 		return;
 	symbols->debug_fd = fd;
 }

@@ -9,6 +9,7 @@
 
 #include "agent/opener/opener.h"
 #include "agent/pipeline/profile.h"
+#include "agent/source/source.h"
 #include "agent/store/store.h"
 #include "symbolizer/symbolizer.h"
 
@@ -40,7 +41,8 @@ struct symbols_wanted { /* an address that will be looked up */
 
 struct symbols { /* of all modules */
 	struct opener *opener;
-	struct store *store; /* borrowed; NULL: none */
+	const struct source_info *info; /* borrowed */
+	struct store *store;		/* borrowed; NULL: none */
 	/* Read files in errands, which are left behind when they take too long. */
 	bool bounded;
 	uint64_t n_left_out;	 /* files without names or lines for that reason */
@@ -57,7 +59,8 @@ struct symbols { /* of all modules */
 	size_t n_wanted;
 };
 
-void symbols_init(struct symbols *all, struct opener *opener); /* borrowed */
+/* opener and info are borrowed; info is read again when the source has filled in more of it. */
+void symbols_init(struct symbols *all, struct opener *opener, const struct source_info *info);
 /* Free the symbols and lines, or give to the store what it does not have yet. */
 void symbols_fini(struct symbols *all);
 

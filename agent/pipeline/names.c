@@ -59,7 +59,7 @@ int names_new(struct opener *opener, const struct source_info *info, bool demang
 
 	if (!names)
 		return -ENOMEM;
-	symbols_init(&names->symbols, opener);
+	symbols_init(&names->symbols, opener, info);
 	names->kernel.opener = opener;
 	names->kernel.info = info;
 	names->demangle = demangle;

@@ -33,6 +33,10 @@ static const struct owc_file copy = { .path = "/run/copy",
 				      .size = SIZE };
 static const struct owc_file dropped = { .path = "/dropped", .inode = 43, .size = 10 };
 static const struct owc_file nameless = { .path = "/no/build-id", .inode = 44, .size = 3 };
+/* As agent/process/debug_file.h describes it; the program itself is not stored. */
+static const struct uw_build_id its_program = { .size = 3, .bytes = { 0xab, 0xcd, 0xef } };
+static const struct owc_file debug = { .path = "/usr/lib/debug/.build-id/ab/cdef.debug",
+				       .size = 3 };
 static const struct uw_build_id none;
 
 static uint8_t bytes[PIECE];
@@ -54,8 +58,11 @@ static int capture(void)
 		      !owc_writer_file_again(w, &copy),
 	      "a file with a hole, under two names");
 	CHECK(!owc_writer_file_begin(w, &nameless) && !owc_writer_file_piece(w, 0, "xyz", 3) &&
-		      !owc_writer_file_end(w, false) && !owc_writer_close(w),
+		      !owc_writer_file_end(w, false),
 	      "one without a build-id");
+	CHECK(!owc_writer_file_begin(w, &debug) && !owc_writer_file_piece(w, 0, "dbg", 3) &&
+		      !owc_writer_file_end(w, false) && !owc_writer_close(w),
+	      "a debug file");
 	return fd;
 }
 
@@ -76,7 +83,7 @@ static int ask(struct source *source, const struct owc_file *file, const struct 
 		return -ENOENT;
 	err = source->info.embedded_file(source->info.embedded_file_ctx, file->major, file->minor,
 					 file->inode, file->path, &build_id, fd);
-	if (!err && file != &nameless)
+	if (!err && file != &nameless && file != &debug)
 		CHECK(uw_build_id_equal(&build_id, &whole.build_id), "its build-id");
 	return err;
 }
@@ -121,6 +128,11 @@ static void test_files_come_back(void)
 	(void)close(got);
 	CHECK(!ask(source, &nameless, &none, &got), "without a build-id");
 	(void)close(got);
+	CHECK(!ask(source, &debug, &none, &got), "a debug file by its path");
+	(void)close(got);
+	CHECK(ask(source, &debug, &its_program, &got) == -ENOENT &&
+		      ask(source, &nameless, &its_program, &got) == -ENOENT,
+	      "a debug file is not taken for its program");
 	CHECK(ask(source, &whole, &other, &got) == -ENOENT, "another build-id");
 	CHECK(ask(source, &dropped, &none, &got) == -ENOENT, "one that was left out");
 	source_close(source);

@@ -265,7 +265,7 @@ static int add_kernel_symbols(struct raw *raw, struct opener *opener)
 	return err;
 }
 
-int raw_close(struct raw *raw, struct opener *opener, uint64_t *n_samples)
+int raw_close(struct raw *raw, struct opener *opener, struct store *store, uint64_t *n_samples)
 {
 	bool said = raw->err != 0;
 	int err = raw->err, closed;
@@ -281,7 +281,10 @@ int raw_close(struct raw *raw, struct opener *opener, uint64_t *n_samples)
 		err = owc_writer_flush(raw->writer);
 	*n_samples = owc_writer_samples(raw->writer);
 	if (!err && raw->files)
-		err = raw_files_write(raw->files, raw->whole_files, raw->writer);
+		err = raw_files_write(raw->files, &(struct raw_files_to){ .writer = raw->writer,
+									  .whole = raw->whole_files,
+									  .opener = opener,
+									  .store = store });
 	closed = owc_writer_close(raw->writer);
 	if (!err)
 		err = closed;

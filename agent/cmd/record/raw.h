@@ -15,6 +15,7 @@ struct raw;
 struct opener;
 struct modules;
 struct processes;
+struct store;
 
 /*
  * Begin a capture file at path ("-": standard output). source is borrowed. If opener is not NULL
@@ -39,9 +40,10 @@ int raw_idle(struct raw *raw); /* No event came for a while: write what is buffe
 
 /*
  * Complete the capture file: add the names of the sampled kernel functions, and what naming and
- * walking need of the sampled files. *n_samples is set to the number of samples in the file, also on failure. Return 0,
- * or a negative code after reporting it. raw is freed in any case.
+ * walking need of the sampled files and of their debug files. store has files that are not to be
+ * read; NULL: none. *n_samples is set to the number of samples in the file, also on failure. Return
+ * 0, or a negative code after reporting it. raw is freed in any case.
  */
-int raw_close(struct raw *raw, struct opener *opener, uint64_t *n_samples);
+int raw_close(struct raw *raw, struct opener *opener, struct store *store, uint64_t *n_samples);
 
 #endif

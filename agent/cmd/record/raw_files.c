@@ -7,17 +7,22 @@
 #include "agent/ending.h"
 #include "agent/hash.h"
 #include "agent/log.h"
+#include "agent/opener/opener.h"
 #include "agent/owc/owc.h"
+#include "agent/process/debug_file.h"
 #include "agent/process/modules.h"
 #include "agent/process/process.h"
+#include "agent/role/reading.h"
 #include "agent/source/machine.h"
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /*
  * Limits for what is stored. Without --with-files a recording must end at once: libLLVM, 110 MB,
@@ -159,6 +164,7 @@ struct choice {
 	const struct module *module;
 	uint64_t weight;
 	bool gone; /* the file is deleted: only this capture will hold it */
+	bool stored;
 };
 
 /* Deleted files come first, then those with the most samples. */
@@ -206,6 +212,7 @@ static uint64_t *weights_of(struct raw_files *files)
 
 struct writing {
 	struct owc_writer *writer;
+	bool whole;
 	uint64_t until_ns, latest_ns; /* of this thread's CPU time, and by the clock */
 	uint64_t n_bytes;
 	int err; /* the capture writer's error */
@@ -247,36 +254,50 @@ static void describe(const struct module *module, uint64_t size, struct owc_file
 }
 
 /*
+ * Write the contents of a file, with the extract's parts. Return false if the file is left out, or the capture cannot
+ * be written (writing->err).
+ */
+static bool write_contents(struct writing *writing, const struct owc_file *file, int fd,
+			   uint64_t elf_off, struct sym_extract *extract)
+{
+	bool failed;
+
+	writing->err = owc_writer_file_begin(writing->writer, file);
+	if (writing->err)
+		return false;
+	extract->put = put_piece;
+	extract->ctx = writing;
+	extract->most = writing->whole ? WHOLE_FILE_MAX : FILE_MAX;
+	extract->whole = writing->whole;
+	failed = sym_extract(fd, elf_off, extract) != 0;
+	if (!writing->err)
+		writing->err = owc_writer_file_end(writing->writer, failed);
+	return !failed && !writing->err;
+}
+
+/*
  * Write one file, and the names of all other modules with the same contents. Return false if the
  * file is left out, or the capture cannot be written (writing->err).
  */
-static bool write_file(const struct raw_files *files, const struct module *module, bool whole,
+static bool write_file(const struct raw_files *files, const struct module *module,
 		       struct writing *writing)
 {
 	const struct modules *modules = files->modules;
-	struct sym_extract extract = { .put = put_piece,
-				       .ctx = writing,
-				       .most = whole ? WHOLE_FILE_MAX : FILE_MAX,
-				       .whole = whole };
+	struct sym_extract extract = { .n_parts = 0 };
 	struct sym_part *parts = NULL;
 	struct owc_file stored;
 	struct stat st;
-	bool failed;
+	bool ok;
 
 	if (is_over(writing) || fstat(module_fd(module), &st))
 		return false;
 	describe(module, (uint64_t)st.st_size, &stored);
-	writing->err = owc_writer_file_begin(writing->writer, &stored);
-	if (writing->err)
-		return false;
-	if (!whole)
+	if (!writing->whole)
 		extract.parts = parts =
 			raw_code_parts(files->code, module->id, module->object, &extract.n_parts);
-	failed = sym_extract(module_fd(module), module_elf_off(module), &extract) != 0;
+	ok = write_contents(writing, &stored, module_fd(module), module_elf_off(module), &extract);
 	free(parts);
-	if (!writing->err)
-		writing->err = owc_writer_file_end(writing->writer, failed);
-	for (size_t i = 0; !failed && !writing->err && i < modules_count(modules); i++) {
+	for (size_t i = 0; ok && !writing->err && i < modules_count(modules); i++) {
 		const struct module *other = modules_at(modules, i);
 
 		if (other == module || module_canonical(other) != module)
@@ -284,19 +305,91 @@ static bool write_file(const struct raw_files *files, const struct module *modul
 		describe(other, (uint64_t)st.st_size, &stored);
 		writing->err = owc_writer_file_again(writing->writer, &stored);
 	}
-	return !failed;
+	return ok;
 }
 
-int raw_files_write(struct raw_files *files, bool whole, struct owc_writer *writer)
+/* Return whether an earlier one of the choices has the same build-id, and so the same debug file. */
+static bool is_repeated(const struct choice *choices, size_t at)
+{
+	for (size_t i = 0; i < at; i++)
+		if (choices[i].stored &&
+		    uw_build_id_equal(&choices[i].module->build_id, &choices[at].module->build_id))
+			return true;
+	return false;
+}
+
+/*
+ * Write the debug file of a stored module, if it has one with its build-id: agent/process/debug_file.h describes how. One
+ * without a build-id could not be checked by the reader. *found is set if there is one. Return whether it was written.
+ */
+static bool write_debug_file(const struct debug_search *search, const struct module *module,
+			     struct writing *writing, bool *found)
+{
+	struct owc_file stored = { .size = 0 };
+	struct sym_extract extract = { .n_parts = 0 };
+	char path[PATH_MAX];
+	struct uw_build_id id;
+	struct stat st;
+	bool inside, ok = false;
+	int fd, number;
+
+	if (opener_debug_path(&module->build_id, path, sizeof(path)) ||
+	    debug_file_find(search, module, &inside, &fd))
+		return false;
+	number = reading_note(fd, 0, path);
+	if (!sym_build_id(fd, 0, &id) && uw_build_id_equal(&id, &module->build_id) &&
+	    !fstat(fd, &st)) {
+		*found = true;
+		stored.path = path;
+		stored.size = (uint64_t)st.st_size;
+		ok = write_contents(writing, &stored, fd, 0, &extract);
+	}
+	reading_noted(number);
+	(void)close(fd);
+	return ok;
+}
+
+struct summary {
+	size_t n, n_stored; /* files */
+	size_t n_sampled;   /* not stored, though samples are in them */
+};
+
+/* Write the debug files of the stored files; they come after all of these, and take what time is left. */
+static void write_debug_files(const struct debug_search *search, const struct choice *choices,
+			      size_t n, struct writing *writing, struct summary *summary)
+{
+	for (size_t i = 0; i < n && !writing->err; i++) {
+		bool found = false, stored;
+
+		if (!choices[i].stored || is_repeated(choices, i))
+			continue;
+		if (is_over(writing)) {
+			log_debug("debug files of %zu files are not looked for: no time", n - i);
+			return;
+		}
+		stored = write_debug_file(search, choices[i].module, writing, &found);
+		summary->n += found;
+		summary->n_stored += stored;
+		summary->n_sampled += found && !stored && choices[i].weight > 1;
+	}
+}
+
+int raw_files_write(struct raw_files *files, const struct raw_files_to *to)
 {
 	const struct modules *modules = files->modules;
+	const struct debug_search search = { .opener = to->opener,
+					     .store = to->store,
+					     .crc_max = FILE_MAX };
+	const bool whole = to->whole;
 	const uint64_t most_ns = whole ? WHOLE_TIME_MAX_NS : TIME_MAX_NS;
-	struct writing writing = { .writer = writer,
+	struct writing writing = { .writer = to->writer,
+				   .whole = whole,
 				   .until_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) + most_ns,
 				   .latest_ns = now_ns() + ENDING_STRETCH * most_ns };
-	size_t n_modules = modules_count(modules), n = 0, n_stored = 0, n_sampled = 0;
+	size_t n_modules = modules_count(modules), n = 0;
 	uint64_t *weights = weights_of(files);
 	struct choice *choices = calloc(n_modules + 1, sizeof(*choices));
+	struct summary summary = { .n = 0 };
 
 	if (!choices || !weights)
 		writing.err = -ENOMEM;
@@ -314,16 +407,18 @@ int raw_files_write(struct raw_files *files, bool whole, struct owc_writer *writ
 	if (n)
 		qsort(choices, n, sizeof(*choices), by_need);
 	for (size_t i = 0; !writing.err && i < n; i++) {
-		bool stored = write_file(files, choices[i].module, whole, &writing);
-
-		n_stored += stored;
-		n_sampled += !stored && choices[i].weight > 1;
+		choices[i].stored = write_file(files, choices[i].module, &writing);
+		summary.n++;
+		summary.n_stored += choices[i].stored;
+		summary.n_sampled += !choices[i].stored && choices[i].weight > 1;
 	}
+	write_debug_files(&search, choices, n, &writing, &summary);
 	log_debug("stored %s %zu of %zu files, %" PRIu64 " bytes",
-		  whole ? "all of" : "the parts that walking and naming need of", n_stored, n,
-		  writing.n_bytes);
-	if (!writing.err && n_sampled)
-		log_info("%zu of %zu files are not stored in the capture file: %s", n_sampled, n,
+		  whole ? "all of" : "the parts that walking and naming need of", summary.n_stored,
+		  summary.n, writing.n_bytes);
+	if (!writing.err && summary.n_sampled)
+		log_info("%zu of %zu files are not stored in the capture file: %s",
+			 summary.n_sampled, summary.n,
 			 whole ? "they are too large"
 			       : "they are too large, or there was no time; --with-files has no "
 				 "time limit");

@@ -10,8 +10,10 @@
 #include <stdbool.h>
 
 struct modules;
-struct processes;
+struct opener;
 struct owc_writer;
+struct processes;
+struct store;
 struct raw_files;
 
 /*
@@ -28,10 +30,17 @@ void raw_files_free(struct raw_files *files); /* NULL is fine */
  */
 int raw_files_sample(struct raw_files *files, const struct event *event);
 
+struct raw_files_to { /* all borrowed */
+	struct owc_writer *writer;
+	bool whole;	       /* all of each file, and not only what walking and naming read */
+	struct opener *opener; /* finds debug files */
+	struct store *store;   /* has files that are not to be read; NULL: none */
+};
+
 /*
- * Write the noted files into the capture. whole: all of each file, and not only what walking and naming read. Time and
- * size are limited; what was left out is reported. Return 0, or a negative code if the capture cannot be written.
+ * Write the noted files into the capture, and then the debug files that names are read from. Time and size are limited;
+ * what was left out is reported. Return 0, or a negative code if the capture cannot be written.
  */
-int raw_files_write(struct raw_files *files, bool whole, struct owc_writer *writer);
+int raw_files_write(struct raw_files *files, const struct raw_files_to *to);
 
 #endif

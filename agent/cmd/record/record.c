@@ -330,7 +330,7 @@ static int close_raw(struct recorder *r)
 {
 	struct accounting *a = &r->raw_accounting;
 	uint64_t n_samples, n_given = a->captured;
-	int err = raw_close(r->raw, r->opener, &n_samples);
+	int err = raw_close(r->raw, r->opener, r->store, &n_samples);
 
 	for (size_t i = 0; i < EVENT_LOST_N; i++)
 		n_given -= a->lost[i];
