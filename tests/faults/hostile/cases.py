@@ -27,6 +27,15 @@ class Case:
         self.alone, self.env, self.late = alone, env or {}, late
 
 
+def share(child, nice):
+    """Set the share of the CPUs that a session has, whatever the nice values of its processes, if the kernel divides them among sessions."""
+    try:
+        with open('/proc/%d/autogroup' % child.pid, 'w') as f:
+            f.write(str(nice))
+    except OSError:  # none, or its first process has ended
+        pass
+
+
 class Place:
     """Where the programs of one recording run: as an ordinary user, in a directory of his, until the end."""
 
@@ -59,6 +68,7 @@ class Place:
         if wait and child.stdout.readline() != b'ready\n':
             raise RuntimeError('%s: did not begin' % (command,))
         self.started.append(child)
+        share(child, 19)
         return child
 
     def attack(self, program, *args):
@@ -70,9 +80,12 @@ class Place:
             os.chown(path, self.uid, self.uid)
             self.objects.append(path)
 
-    def run_objects(self):
+    def run_all(self):
+        """Let what was started have its share of the CPUs, which it lacks while others are started, and run the programs of objects.py."""
         for path in self.objects:
             self.run(path, wait=False)
+        for child in self.started:
+            share(child, 0)
 
     def silent(self, mount_point, *command, how=()):
         """Mount a file system that does not answer, and run a program that maps its file."""
@@ -96,7 +109,11 @@ class Place:
             child.wait()
         for name in os.listdir('/tmp'):
             path = os.path.join('/tmp', name)
-            if name.startswith('perf-') and os.lstat(path).st_uid == self.uid:
+            try:
+                is_mine = name.startswith('perf-') and os.lstat(path).st_uid == self.uid
+            except FileNotFoundError:  # another's, as those that perf makes for a moment
+                continue
+            if is_mine:
                 shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
         shutil.rmtree(self.directory)
 
