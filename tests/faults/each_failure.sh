@@ -26,9 +26,9 @@ cases=(
 	"page	{offwind} flamegraph -o page.html profile.pb.gz"
 )
 if [ "$(id -u)" = 0 ] && "$BUILD/offwind" doctor >/dev/null 2>&1; then
-	sh -c 'while :; do :; done' & busy=$!
-	trap 'kill $busy' EXIT
-	cases+=("record*	{offwind} record -p $busy -d 0.2 -F 499 -o profile.pb.gz" "raw*	{offwind} record -q -p $busy -d 0.1 -F 499 --raw -o capture.owc")
+	# A run has a busy process of its own, which ends with it.
+	busy="(ulimit -t 60; while :; do :; done) & trap 'kill \$!' EXIT; {offwind} record -p \$!"
+	cases+=("record*	$busy -d 0.2 -F 499 -o profile.pb.gz" "raw*	$busy -q -d 0.1 -F 499 --raw -o capture.owc")
 else
 	echo "record is left out: it needs root and BPF"
 fi
