@@ -138,13 +138,18 @@ void names_bound(struct names **names)
 	*names = new;
 }
 
-/* Return a copy of the text in the string pool, cut to the limit. NULL when out of memory. */
+/*
+ * Return a copy of the text in the string pool, cut to the limit. NULL when out of memory, and if it is empty: readers of
+ * profiles take that for no name.
+ */
 static const char *keep(struct names *names, const char *text)
 {
 	size_t n = strlen(text);
 	const char *stored;
 	char *cut;
 
+	if (!n)
+		return NULL;
 	if (n <= limits.name_bytes)
 		return strings_keep(&names->strings, text, n);
 	limits_reach(name_bytes, 1);
@@ -182,6 +187,7 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 {
 	uint64_t hash = hash_u64(0, (uintptr_t)symbol);
 	uint32_t id = UW_HASH_FIND(i, &names->by_symbol, hash, names->known[i].symbol == symbol);
+	const char *stored;
 	char *readable;
 
 	if (id != UW_HASH_NONE) {
@@ -191,8 +197,9 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 	}
 	c->system_name = c->function = keep(names, symbol);
 	readable = names->demangle ? sym_demangle(symbol) : NULL;
-	if (readable)
-		c->function = keep(names, readable);
+	stored = readable ? keep(names, readable) : NULL;
+	if (stored)
+		c->function = stored;
 	free(readable);
 	/* Without memory for the cache entry, the symbol is demangled again next time. */
 	if (array_grow(names->known, names->n_known, names->room_known))

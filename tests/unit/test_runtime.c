@@ -47,11 +47,13 @@ static void detach(void *state)
 	n_detached++;
 }
 
+enum { NAMELESS = 9 }; /* put with this address */
+
 static void decode(void *state, struct runtime_stack *stack)
 {
 	CHECK(state == &n_attached, "state");
 	for (size_t i = 0; i < n_put; i++) {
-		struct runtime_name name = { .function = "f",
+		struct runtime_name name = { .function = put[i].address == NAMELESS ? "" : "f",
 					     .file = "f.fake",
 					     .line = (uint32_t)put[i].address };
 		const uint8_t *piece = piece_at ? runtime_piece(stack->memory, piece_at, 4) : NULL;
@@ -429,6 +431,13 @@ static void test_a_profile_has_them(void)
 		      name.places[0].line == 2 && !strcmp(name.places[0].file, "f.fake") &&
 		      !strcmp(name.module, "[fake]") && !name.offset,
 	      "named, with its line");
+	profile_free(profile);
+	put[1].address = NAMELESS;
+	sample(p);
+	CHECK(!pipeline_take(p, &profile), "take");
+	names_find(names, &profile->locations[profile->location_ids[2]], &name);
+	CHECK(!name.function && !name.n_places && !strcmp(name.module, "[fake]"),
+	      "an empty name is none");
 	names_free(names);
 	profile_free(profile);
 	pipeline_free(p);
