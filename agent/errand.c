@@ -29,14 +29,15 @@
  */
 struct runner {
 	struct runner *next; /* of those that are idle */
+	pthread_t thread;
+	int nice; /* that of the caller for whom it was begun */
 	pthread_mutex_t lock;
 	pthread_cond_t given_cond, done_cond;
 	struct errand errand;
-	bool given; /* errand is to be run; set and cleared under the lock, as is all below */
+	/* set and cleared under the lock */
+	bool given; /* errand is to be run */
 	bool done;  /* run has returned */
 	bool ends;  /* it is not needed any more */
-	pthread_t thread;
-	int nice; /* that of the caller for whom it was begun */
 	/* the caller has given up */
 	atomic_bool left;
 	/* the thread's id; 0: it has not started yet */

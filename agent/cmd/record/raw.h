@@ -36,7 +36,8 @@ int raw_walked(struct raw *raw, struct processes *processes, struct modules *mod
  * it. An event that is too large is left out with a warning.
  */
 int raw_event(struct raw *raw, const struct event *event);
-int raw_idle(struct raw *raw); /* No event came for a while: write what is buffered. */
+/* Write what was buffered for a second, for when no event comes that would; the error is as raw_event's. */
+int raw_idle(struct raw *raw);
 
 /*
  * Complete the capture file: add the names of the sampled kernel functions, and what naming and

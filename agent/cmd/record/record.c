@@ -297,7 +297,8 @@ static int loop(struct recorder *r)
 		if (looks && r->raw) {
 			int raw_err = raw_idle(r->raw);
 
-			err = err || r->pipeline ? err : raw_err;
+			if (!err && !r->pipeline)
+				err = raw_err;
 		}
 		/* Samples that are already captured are still counted, so do not return here. */
 		if (err && !r->pipeline) {
