@@ -84,7 +84,7 @@ def record(name, cases, seconds, *more):
         # Only now: what is started needs the CPUs, too. It comes before the hostile programs, within its session and as one.
         beside = subprocess.Popen(['nice', '-n', '-5', honest], start_new_session=True)
         share(beside, -5)
-        while not computes(beside.pid):
+        while beside.poll() is None and not computes(beside.pid):
             time.sleep(0.01)
         command = [offwind, 'record', '-a', '-F', str(FREQUENCY), '-d', str(seconds), '-o', profile, '--stats', stats, *one.options, *more]
         with open(log, 'wb') as errors:
