@@ -78,10 +78,9 @@ only() {
 user=games user_id=$(id -u games) || exit 1
 install -m 755 "$target" "$dir/owc spinner"
 install -m 755 "$target" "$dir/target" # other users may be unable to enter the source tree
-# The test itself gets the CPUs first.
-nice -n 5 "$dir/owc spinner" spin >/dev/null & plain=$!
-nice -n 5 setpriv --reuid "$user_id" --regid "$user_id" --clear-groups "$dir/target" spin >/dev/null 2>&1 & other=$!
-nice -n 5 "$target" thread >/dev/null & threads=$!
+"$dir/owc spinner" spin >/dev/null & plain=$!
+setpriv --reuid "$user_id" --regid "$user_id" --clear-groups "$dir/target" spin >/dev/null 2>&1 & other=$!
+"$target" thread >/dev/null & threads=$!
 until_or_dead $threads has_threads $threads 2 || exit 1
 tid=$(ls /proc/$threads/task | grep -vx $threads)
 
