@@ -51,12 +51,29 @@ static void note_names(struct live *live, uint64_t time_ns)
 		live->last_names_ns = time_ns;
 }
 
-/* Return whether an event brings about a process whose samples need a plan. */
+static bool is_memfd(const struct event_mapping *m)
+{
+	return m->inode && m->path && !strncmp(m->path, "/memfd:", 7);
+}
+
+/* Files in memory are on a file system that the kernel has for itself: nobody has mounted it. */
+static bool is_mounted(const struct event_mapping *m)
+{
+	return m->inode && m->path && m->path[0] == '/' && !is_memfd(m);
+}
+
+/*
+ * Return whether an event brings about a process whose samples need a plan, or a file on a file system that is new: nothing
+ * holds that yet, and if only the process itself sees it, it is gone with the process.
+ */
 static bool is_urgent(const struct live *live, const struct event *event)
 {
+	const struct event_mapping *m = &event->mapping;
+
 	switch (event->type) {
 	case EVENT_MAPPING:
-		return opener_is_interpreter(&event->mapping);
+		return opener_is_interpreter(m) ||
+		       (is_mounted(m) && !live_mounts_know(live->mounts, m->major, m->minor));
 	case EVENT_FORK:
 		return event->pid != event->fork.parent_pid &&
 		       live_bpf_has_plan(live->bpf, event->fork.parent_pid);
@@ -181,7 +198,6 @@ static int enqueue(struct live *live, const struct event *event, bool later)
 	struct event copy = *event;
 	struct event_mapping *m = &copy.mapping;
 	bool needs = event->type == EVENT_MAPPING && m->inode;
-	bool is_memfd = needs && m->path && !strncmp(m->path, "/memfd:", 7);
 	int err;
 
 	/*
@@ -193,8 +209,7 @@ static int enqueue(struct live *live, const struct event *event, bool later)
 		m->image = live->vdso;
 		m->image_size = live->vdso_size;
 	}
-	/* Files in memory are on a file system that the kernel has for itself: nobody has mounted it. */
-	if (needs && m->path && m->path[0] == '/' && !is_memfd)
+	if (needs && is_mounted(m))
 		live_mounts_see(live->mounts, live->pins, m->major, m->minor, now_ns());
 	forget_view(live, &copy);
 	if (needs)
@@ -203,7 +218,7 @@ static int enqueue(struct live *live, const struct event *event, bool later)
 	if (needs && !later)
 		look_up(live, &copy, now_ns());
 	/* A memfd that has a build-id is a program. Without file_ids, nothing holds it yet. */
-	if (live->pins && !live->file_ids && is_memfd && m->build_id.size)
+	if (live->pins && !live->file_ids && needs && is_memfd(m) && m->build_id.size)
 		live_pins_hold(live->pins, copy.pid, m->start, m->end, now_ns());
 	if (is_urgent(live, &copy))
 		note_urgent(live, copy.time_ns);

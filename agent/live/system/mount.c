@@ -127,6 +127,11 @@ static struct device *find(const struct live_mounts *mounts, uint32_t major, uin
 	return NULL;
 }
 
+bool live_mounts_know(const struct live_mounts *mounts, uint32_t major, uint32_t minor)
+{
+	return find(mounts, major, minor);
+}
+
 /* Return the list of the mounts that a process sees. who: a pid, or "self". NULL: it cannot be read. */
 static FILE *open_mounts(const char *who)
 {

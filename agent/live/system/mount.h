@@ -6,6 +6,7 @@
 #ifndef AGENT_LIVE_SYSTEM_MOUNT_H
 #define AGENT_LIVE_SYSTEM_MOUNT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,9 @@ void live_mounts_free(struct live_mounts *mounts); /* NULL is fine */
  */
 void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_t major,
 		     uint32_t minor, uint64_t now_ns);
+
+/* Return whether a file of this device was mapped before. */
+bool live_mounts_know(const struct live_mounts *mounts, uint32_t major, uint32_t minor);
 
 /*
  * Open a file by its path in the root directory of the process that was found. *fd is the caller's
