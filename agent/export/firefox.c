@@ -10,6 +10,7 @@
 
 #include "agent/array.h"
 #include "agent/export/json.h"
+#include "agent/runtime/runtime.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@ enum {
 	CATEGORY_OTHER = 0,
 	CATEGORY_USER,
 	CATEGORY_KERNEL,
-	CATEGORY_INTERPRETED,
+	CATEGORY_RUNTIMES, /* the first of them, in the order of runtimes_all */
 };
 
 #define NONE UINT32_MAX
@@ -263,9 +264,9 @@ static void put_category(const struct firefox *ff, uint32_t module)
 {
 	const struct stacks_module *m = &ff->s->modules[module];
 
-	(void)fprintf(ff->out, "%d",
+	(void)fprintf(ff->out, "%zu",
 		      m->kernel	   ? CATEGORY_KERNEL
-		      : m->runtime ? CATEGORY_INTERPRETED
+		      : m->runtime ? CATEGORY_RUNTIMES + runtime_number(m->runtime)
 				   : CATEGORY_USER);
 }
 
@@ -469,6 +470,9 @@ static void put_libs(const struct firefox *ff)
 /* Write the head of the profile. */
 static void put_meta(const struct firefox *ff)
 {
+	/* For runtimes. The names are the profiler's; not of other categories. */
+	static const char *const colours[] = { "green",	  "lightblue", "purple", "red",
+					       "magenta", "blue",      "brown",	 "lightgreen" };
 	const struct stacks *s = ff->s;
 
 	(void)fputs("{\"meta\":{\"interval\":", ff->out);
@@ -478,20 +482,24 @@ static void put_meta(const struct firefox *ff)
 		(void)fputc('1', ff->out);
 	(void)fputs(",\"startTime\":", ff->out);
 	put_ms(ff, s->time_ns);
-	(void)fprintf(
-		ff->out,
-		",\"processType\":0,\"stackwalk\":1,\"debug\":false,\"symbolicated\":true,"
-		"\"version\":%d,\"preprocessedProfileVersion\":%d,"
-		"\"product\":\"offwind\",\"importedFrom\":\"offwind " OFFWIND_VERSION "\","
-		"\"usesOnlyOneStackType\":true,\"doesNotUseFrameImplementation\":true,"
-		"\"sourceCodeIsNotOnSearchfox\":true,\"markerSchema\":[],"
-		"\"extensions\":{\"id\":[],\"name\":[],\"baseURL\":[],\"length\":0},\n"
-		"\"categories\":["
-		"{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]},"
-		"{\"name\":\"User\",\"color\":\"yellow\",\"subcategories\":[\"Other\"]},"
-		"{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]},"
-		"{\"name\":\"Interpreted\",\"color\":\"green\",\"subcategories\":[\"Other\"]}]},\n",
-		GECKO_VERSION, FORMAT_VERSION);
+	(void)fprintf(ff->out,
+		      ",\"processType\":0,\"stackwalk\":1,\"debug\":false,\"symbolicated\":true,"
+		      "\"version\":%d,\"preprocessedProfileVersion\":%d,"
+		      "\"product\":\"offwind\",\"importedFrom\":\"offwind " OFFWIND_VERSION "\","
+		      "\"usesOnlyOneStackType\":true,\"doesNotUseFrameImplementation\":true,"
+		      "\"sourceCodeIsNotOnSearchfox\":true,\"markerSchema\":[],"
+		      "\"extensions\":{\"id\":[],\"name\":[],\"baseURL\":[],\"length\":0},\n"
+		      "\"categories\":["
+		      "{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]},"
+		      "{\"name\":\"User\",\"color\":\"yellow\",\"subcategories\":[\"Other\"]},"
+		      "{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]}",
+		      GECKO_VERSION, FORMAT_VERSION);
+	for (size_t i = 0; runtimes_all[i]; i++)
+		(void)fprintf(ff->out,
+			      ",{\"name\":\"%s\",\"color\":\"%s\",\"subcategories\":[\"Other\"]}",
+			      runtimes_all[i]->module,
+			      colours[i % (sizeof(colours) / sizeof(colours[0]))]);
+	(void)fputs("]},\n", ff->out);
 }
 
 /* Number the modules that samples are in, and find the time of the first sample. */

@@ -1,12 +1,15 @@
 /* agent/export/folded.c: writes a profile as folded lines. */
 #include "agent/export/formats.h"
 
+#include "agent/runtime/runtime.h"
 #include "agent/sanitize.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MARK_MAX = 16 }; /* bytes of a mark, with its 0: "_[cpython]" */
 
 /* One sample as a line. */
 struct folded_line {
@@ -21,38 +24,52 @@ struct folding {
 	struct strings pool;
 	struct folded_line *lines;
 	size_t n_lines;
-	const char **plain, **kernel, **inlined; /* by function: its text as such a frame */
+	const char **
+		by_mark; /* the text of each function with mark 0, then with mark 1, …; NULL: not made yet */
 	struct stacks_frames unfolded;
 };
 
+/* How the text of a frame ends. MARK_RUNTIME + N is the name of the runtime with that number. */
+enum { MARK_NONE, MARK_KERNEL, MARK_INLINED, MARK_RUNTIME };
+
+static size_t mark_of(const struct folding *f, const struct stacks_frame *frame)
+{
+	const struct stacks_module *m = &f->s->modules[frame->module];
+
+	if (m->runtime)
+		return MARK_RUNTIME + runtime_number(m->runtime);
+	return m->kernel ? MARK_KERNEL : frame->inlined ? MARK_INLINED : MARK_NONE;
+}
+
 /*
- * Return a frame's text with a suffix, from the pool. ";" would separate frames, so it becomes ":".
+ * Return a frame's text with a mark, from the pool. ";" would separate frames, so it becomes ":".
  * NULL: out of memory.
  */
-static const char *folded_text(struct folding *f, const char *text, const char *suffix)
+static const char *folded_text(struct folding *f, const char *text, const char *mark)
 {
 	char sanitized[SANITIZED_MAX];
-	size_t n = sanitize_text(text, ";", ':', sanitized, sizeof(sanitized) - 4);
+	size_t n = sanitize_text(text, ";", ':', sanitized, sizeof(sanitized) - MARK_MAX);
 
 	if (!n)
 		sanitized[n++] = '-'; /* an empty frame would disappear */
-	memcpy(sanitized + n, suffix, strlen(suffix) + 1);
-	return strings_keep(&f->pool, sanitized, n + strlen(suffix));
+	n += (size_t)snprintf(sanitized + n, MARK_MAX, "%s%s", mark[0] ? "_" : "", mark);
+	return strings_keep(&f->pool, sanitized, n);
 }
 
 /* Return the text of a frame. NULL: out of memory. */
 static const char *folded_frame(struct folding *f, const struct stacks_frame *frame)
 {
-	bool kernel = f->s->modules[frame->module].kernel;
-	const char **slot = kernel	     ? &f->kernel[frame->function]
-			    : frame->inlined ? &f->inlined[frame->function]
-					     : &f->plain[frame->function];
+	static const char *const marks[] = {
+		[MARK_NONE] = "", [MARK_KERNEL] = "[k]", [MARK_INLINED] = "[i]"
+	};
+	size_t mark = mark_of(f, frame);
+	const char **slot = &f->by_mark[mark * f->s->n_functions + frame->function];
 
 	if (!*slot)
 		*slot = folded_text(f, f->s->functions[frame->function].name,
-				    kernel	     ? "_[k]"
-				    : frame->inlined ? "_[i]"
-						     : "");
+				    mark < MARK_RUNTIME
+					    ? marks[mark]
+					    : runtimes_all[mark - MARK_RUNTIME]->module);
 	return *slot;
 }
 
@@ -163,10 +180,9 @@ int format_folded(const struct stacks *s, size_t type, FILE *out)
 	int err = 0;
 
 	f.lines = calloc(s->n_samples + 1, sizeof(*f.lines));
-	f.plain = calloc(s->n_functions + 1, sizeof(*f.plain));
-	f.kernel = calloc(s->n_functions + 1, sizeof(*f.kernel));
-	f.inlined = calloc(s->n_functions + 1, sizeof(*f.inlined));
-	if (!f.lines || !f.plain || !f.kernel || !f.inlined)
+	f.by_mark = calloc((MARK_RUNTIME + runtime_number(NULL)) * s->n_functions + 1,
+			   sizeof(*f.by_mark));
+	if (!f.lines || !f.by_mark)
 		err = -ENOMEM;
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		compared = compared || s->samples[i].base;
@@ -177,9 +193,7 @@ int format_folded(const struct stacks *s, size_t type, FILE *out)
 	for (size_t i = 0; i < f.n_lines; i++)
 		free(f.lines[i].texts);
 	free(f.lines);
-	free(f.plain);
-	free(f.kernel);
-	free(f.inlined);
+	free(f.by_mark);
 	free(f.unfolded.frames);
 	strings_fini(&f.pool);
 	return err;

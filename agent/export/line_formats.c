@@ -2,6 +2,7 @@
 #include "agent/export/line_formats.h"
 
 #include "agent/export/json.h"
+#include "agent/runtime/runtime.h"
 #include "agent/sanitize.h"
 #include "agent/textbuf.h"
 #include "unwinder/unwinder.h"
@@ -22,7 +23,9 @@ static void put_text_frame(FILE *out, const struct line_frame *f, bool with_sour
 	char text[SANITIZED_MAX], where[SANITIZED_MAX];
 
 	(void)sanitize_text(f->function, "", '?', text, sizeof(text));
-	(void)sanitize_text(f->inlined ? "inlined" : f->path, "", '?', where, sizeof(where));
+	/* An inlined call of interpreted code is marked by its module as the others are. */
+	(void)sanitize_text(f->inlined && !runtime_of_module(f->path) ? "inlined" : f->path, "",
+			    '?', where, sizeof(where));
 	if (f->has_offset)
 		(void)fprintf(out, "\t%16" PRIx64 " %s+0x%" PRIx64 " (%s)\n", f->pc, text,
 			      f->offset, where);

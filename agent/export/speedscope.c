@@ -3,6 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/export/json.h"
+#include "agent/sanitize.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -60,6 +61,18 @@ static int find_frames(struct speedscope *sc)
 	return 0;
 }
 
+/*
+ * Write a frame's name. Interpreted code has its module there, "total [cpython]": speedscope shows a name and a file, and the
+ * file is the source.
+ */
+static void put_name(FILE *out, const char *function, const struct stacks_module *m)
+{
+	char text[SANITIZED_MAX];
+
+	(void)snprintf(text, sizeof(text), "%s %s", function, m->path);
+	json_text(out, m->runtime ? text : function);
+}
+
 /* Write the table of frames. */
 static void put_frames(const struct speedscope *sc)
 {
@@ -68,7 +81,7 @@ static void put_frames(const struct speedscope *sc)
 		const struct stacks_module *m = &sc->s->modules[sc->frames[i].module];
 
 		(void)fprintf(sc->out, "%s\n{\"name\":", i ? "," : "");
-		json_text(sc->out, f->name);
+		put_name(sc->out, f->name, m);
 		if (*f->file || *m->path) {
 			(void)fputs(",\"file\":", sc->out);
 			json_text(sc->out, *f->file ? f->file : m->path);

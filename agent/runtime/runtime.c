@@ -99,6 +99,15 @@ const struct runtime_ops *runtime_of_module(const char *module)
 	return NULL;
 }
 
+size_t runtime_number(const struct runtime_ops *runtime)
+{
+	size_t n = 0;
+
+	while (runtimes_all[n] && runtimes_all[n] != runtime)
+		n++;
+	return n;
+}
+
 int runtimes_new(const struct runtimes_options *options, struct runtimes **out)
 {
 	struct runtimes *r = calloc(1, sizeof(*r));

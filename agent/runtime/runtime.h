@@ -105,6 +105,8 @@ struct runtime_ops {
 extern const struct runtime_ops *const runtimes_all[];
 /* Return the runtime whose frames have this module; NULL: it is none of theirs. */
 const struct runtime_ops *runtime_of_module(const char *module);
+/* Return a runtime's number in runtimes_all, or how many there are if it is in none of them (NULL). */
+size_t runtime_number(const struct runtime_ops *runtime);
 
 struct runtimes;
 

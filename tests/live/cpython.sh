@@ -72,15 +72,15 @@ sampled() { "$offwind" query top --url "unix:$dir/socket" --label "pid=$program"
 until_or_dead $daemon has_windows || fail "the daemon: $(tail -n 5 "$dir/log")"
 "$offwind" query profile --url "unix:$dir/socket" --label "pid=$program" --format folded -o "$dir/shown" 2>>"$dir/log" &&
 	"$offwind" query profile --url "unix:$dir/socket" --label "pid=$program" --hide-interpreters --format folded -o "$dir/hidden" 2>>"$dir/log" || fail "query"
-grep -q 'PyEval_Eval.*;main;all_places' "$dir/shown" && grep -q ';main;all_places' "$dir/hidden" &&
-	! grep ';main;all_places' "$dir/hidden" | grep -q PyEval_Eval || fail "query --hide-interpreters: $(head -3 "$dir/hidden")"
+grep -q 'PyEval_Eval.*;main_\[cpython\];all_places' "$dir/shown" && grep -q ';main_\[cpython\];all_places' "$dir/hidden" &&
+	! grep ';main_\[cpython\];all_places' "$dir/hidden" | grep -q PyEval_Eval || fail "query --hide-interpreters: $(head -3 "$dir/hidden")"
 kill $daemon $program
 wait $daemon 2>/dev/null
 # In the first window the daemon meets the program, whose plan is made then.
 met=$(sqlite3 "$dir/o-history.db" 'SELECT end_ns / 1000000000.0 FROM windows ORDER BY id LIMIT 1')
 "$offwind" report --from "@$met" --label "pid=$program" -f folded "$dir/o-history.db" 2>>"$dir/log" >"$dir/folded"
-awk '{ n += $NF } /<module>;main;all_places/ { good += $NF } END { print n + 0, "samples in the history,", good + 0, "of them with all frames"; exit !(n >= 50 && good >= 0.95 * n) }' "$dir/folded" ||
-	fail "the daemon: $(grep -v '<module>;main;all_places' "$dir/folded" | head -5; tail -5 "$dir/log")"
+awk '{ n += $NF } /<module>_\[cpython\];main_\[cpython\];all_places_\[cpython\]/ { good += $NF } END { print n + 0, "samples in the history,", good + 0, "of them with all frames"; exit !(n >= 50 && good >= 0.95 * n) }' "$dir/folded" ||
+	fail "the daemon: $(grep -v '<module>_\[cpython\];main_\[cpython\];all_places' "$dir/folded" | head -5; tail -5 "$dir/log")"
 
 echo "== code that is gone when it is looked at has no wrong names"
 compare "freed" 0 -- $debian "$dir/stacks.py" 2 freed
@@ -155,8 +155,7 @@ grep -qE '^#[0-9]+ +0x[0-9a-f]{16} deep /.*stacks.py:[0-9]+ \(\[cpython\]\)$' "$
 "$offwind" report -n 0 --module '\[cpython\]' "$dir/a.pb.gz" | grep -q spin || fail "--module"
 "$offwind" report -f folded "$dir/a.pb.gz" | grep -q 'PyEval_Eval' || fail "the interpreter's own functions"
 "$offwind" report --hide-interpreters -f folded "$dir/a.pb.gz" >"$dir/hidden"
-grep -q ';main;all_places;.*spin' "$dir/hidden" || fail "--hide-interpreters: $(head -3 "$dir/hidden")"
+grep -q ';main_\[cpython\];all_places_\[cpython\];.*spin' "$dir/hidden" || fail "--hide-interpreters: $(head -3 "$dir/hidden")"
 ! grep ';spin.*PyEval_Eval\|PyEval_Eval.*;spin' "$dir/hidden" || fail "--hide-interpreters leaves some"
-"$offwind" report -f firefox "$dir/a.pb.gz" | grep -q '"Interpreted"' || fail "Firefox's category"
 
 [ $failures = 0 ]

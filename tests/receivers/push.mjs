@@ -1,7 +1,7 @@
 // Receives what Pyroscope and Parca take, pprof files with labels beside them, as strictly as these do: their
 // validation of labels and profiles, and the limits that a tenant of Pyroscope has by default.
 import zlib from 'node:zlib';
-import { Refusal, demand } from './otlp.mjs';
+import { Refusal, demand, markOf } from './otlp.mjs';
 
 export const pyroscope = { bytes: 4 << 20, samples: 16000, depth: 1000, sampleLabels: 100, age: 3600, ahead: 600, names: 30, nameLength: 1024, valueLength: 2048 };
 const labelName = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
@@ -40,15 +40,15 @@ export function readProfile(types, packed, limits) {
 		demand(m || l.line.length, 'a location without mapping and lines');
 		demand(!m || (BigInt(m.memoryStart) <= BigInt(l.address) && BigInt(l.address) < BigInt(m.memoryLimit)), 'an address outside its mapping');
 		if (m) text(m.buildId);
-		const kernel = file.startsWith('[kernel') ? '_[k]' : '';
+		const kind = file.startsWith('[kernel') ? '_[k]' : markOf(file);
 		const frames = l.line.map((line, i) => {
 			const f = known(p.function, line.functionId, 'function');
 			demand(text(f.name), 'a function without name');
 			text(f.systemName);
 			text(f.filename);
-			return [text(f.name), kernel || (i < l.line.length - 1 ? '_[i]' : '')];
+			return [text(f.name), kind || (i < l.line.length - 1 ? '_[i]' : '')];
 		});
-		return frames.length ? frames.reverse() : [[`[${file.replace(/^\[(.*)\]$/, '$1').split('/').pop()}]`, kernel]];
+		return frames.length ? frames.reverse() : [[`[${file.replace(/^\[(.*)\]$/, '$1').split('/').pop()}]`, kind]];
 	});
 	return p.sample.map(s => {
 		demand(s.value.length === p.sampleType.length, 'values and sample types differ in number');

@@ -92,11 +92,13 @@
 		}
 		return [...own.values()].sort((a, b) => b.self - a.self || b.through - a.through || (a.name < b.name ? -1 : 1));
 	}
-	// Colours are assigned once, so that a module has the same colour in every view.
+	// Colours are assigned once, so that a module has the same colour in every view. "[cpython]" and other modules that are no
+	// files come first: each is a kind of frames, and small ones are not to look like the rest.
 	const colourOfModule = new Map();
 	function assignColours() {
+		const isKind = ({ name }) => /^\[.+\]$/.test(name), modules = weighModules();
 		let next = 0;
-		for (const { name } of weighModules())
+		for (const { name } of [...modules.filter(isKind), ...modules.filter(m => !isKind(m))])
 			if (name !== "[kernel]" && next < COLOURS)
 				colourOfModule.set(name, `m${next++}`);
 	}
