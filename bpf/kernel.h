@@ -22,6 +22,9 @@ typedef _Bool bool;
 #define true 1
 #define false 0
 
+/* Add a base to an offset in one instruction: the compiler would copy the base first. */
+#define add_address(off, base) asm volatile("%0 += %1" : "+r"(off) : "r"(base))
+
 /* include/linux/sched.h */
 #define PF_IO_WORKER   0x00000010
 #define PF_USER_WORKER 0x00004000 /* 6.4 and newer */

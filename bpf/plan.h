@@ -42,6 +42,14 @@ const volatile __u32 slice_bytes = PLAN_BYTES_MAX;
 	(STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) + \
 	 sizeof(struct capture_alloc))
 
+/* Return a register, by its number in an installed plan (plan_install). */
+static __always_inline volatile __u64 *plan_reg(volatile struct plan_run *run, __u64 off)
+{
+	off &= (PLAN_REGS - 1) * 8;
+	add_address(off, run->r);
+	return (volatile __u64 *)off;
+}
+
 /* Return the head of a slice. */
 static __always_inline __u64 plan_slice(__u64 addr, __u32 size)
 {
@@ -131,8 +139,8 @@ static __always_inline bool plan_copy_near(volatile struct capture_front *front,
 		to[7] = from[7];
 	}
 	run->at = at + 8 + size;
-	run->r[op->dst & (PLAN_REGS - 1)] = from[op->at & (PLAN_NEAR_MAX / 8 - 1)];
-	run->r[op->dst2 & (PLAN_REGS - 1)] = from[op->at2 & (PLAN_NEAR_MAX / 8 - 1)];
+	*plan_reg(run, op->dst) = from[op->at & (PLAN_NEAR_MAX / 8 - 1)];
+	*plan_reg(run, op->dst2) = from[op->at2 & (PLAN_NEAR_MAX / 8 - 1)];
 	return true;
 }
 
@@ -149,10 +157,6 @@ static __always_inline bool plan_append(volatile struct capture_front *front,
 	__u8 *bytes = (__u8 *)(front + 1);
 	__u32 at = run->at;
 
-	if (op->what == PLAN_PUT) {
-		addr = op->imm;
-		size = 8;
-	}
 	if (at + size + 8 > run->limit) {
 		run->end = PLAN_ROOM;
 		return false;
@@ -165,7 +169,7 @@ static __always_inline bool plan_append(volatile struct capture_front *front,
 		return false;
 	*(__u64 *)(bytes + at) = plan_slice(addr, size);
 	if (op->what == PLAN_PUT) {
-		*(__u64 *)(bytes + at + 8) = run->r[op->src & (PLAN_REGS - 1)];
+		*(__u64 *)(bytes + at + 8) = *plan_reg(run, op->src);
 	} else if (bpf_probe_read_user(bytes + at + 8, size, (void *)addr)) {
 		return false;
 	}
@@ -174,24 +178,15 @@ static __always_inline bool plan_append(volatile struct capture_front *front,
 	return true;
 }
 
-/* An operation has failed: go on where it says. Return 1 if the plan has ended, else 0. */
-static __always_inline long plan_failed(volatile struct plan_run *run, const struct plan_op *op)
-{
-	if (!op->otherwise)
-		return 1;
-	run->next = op->otherwise;
-	run->end = PLAN_STEPS;
-	return 0;
-}
-
 /* Return whether an operation of this run asked for the value before, and note it. */
 static __always_inline bool plan_saw(volatile struct plan_run *run, __u64 value)
 {
 	__u32 i = value * 0x61c88647 >> 32 & (PLAN_SEEN_MAX - 1);
-	bool saw = run->seen[i].value == value && run->seen[i].number == run->number;
+	bool saw;
 
-	run->seen[i].value = value;
-	run->seen[i].number = run->number;
+	value += run->number * 0x61c88647; /* what earlier runs noted is another sum */
+	saw = run->seen[i] == value;
+	run->seen[i] = value;
 	return saw;
 }
 
@@ -200,6 +195,7 @@ static __always_inline long plan_step(volatile struct capture_front *front, stru
 {
 	volatile struct plan_run *run = &front->run;
 	__u64 addr, word, other;
+	volatile __u64 *to;
 	__u32 at, size;
 	const __u64 *words;
 	struct plan_op *op;
@@ -208,7 +204,7 @@ static __always_inline long plan_step(volatile struct capture_front *front, stru
 	op = &plan->ops[run->next & (PLAN_OPS_MAX - 1)];
 	/* Older verifiers would not know the bounds of its offset any more, if that was on the stack meanwhile. */
 	barrier_var(op);
-	addr = run->r[op->src & (PLAN_REGS - 1)] + op->imm;
+	addr = *plan_reg(run, op->src) + op->imm;
 	size = op->size & 0xfff8;
 	switch (op->what) {
 	case PLAN_STOP:
@@ -216,56 +212,52 @@ static __always_inline long plan_step(volatile struct capture_front *front, stru
 		return 1;
 	case PLAN_ADD:
 		if (op->size < 64)
-			addr += run->r[op->other & (PLAN_REGS - 1)] << op->size;
-		run->r[op->dst & (PLAN_REGS - 1)] = addr;
+			addr += *plan_reg(run, op->other) << op->size;
+		*plan_reg(run, op->dst) = addr;
 		break;
 	case PLAN_AND:
-		run->r[op->dst & (PLAN_REGS - 1)] = (addr - op->imm) & op->imm;
+		*plan_reg(run, op->dst) = (addr - op->imm) & op->imm;
 		break;
 	case PLAN_LOAD:
-		size = op->size ? op->size : sizeof(__u64);
+		size = op->size;
 		barrier_var(size);
-		if (size > sizeof(__u64)) {
-			run->end = PLAN_BAD;
-			return 1;
-		}
-		run->r[op->dst & (PLAN_REGS - 1)] = 0;
-		if (bpf_probe_read_user((void *)&run->r[op->dst & (PLAN_REGS - 1)], size,
-					(void *)addr)) {
+		if (size - 1 >= sizeof(__u64)) /* 0; more is not installed */
+			size = sizeof(__u64);
+		to = plan_reg(run, op->dst);
+		*to = 0;
+		if (bpf_probe_read_user((void *)to, size, (void *)addr)) {
 			run->end = PLAN_FAULT;
-			return plan_failed(run, op);
+			goto failed;
 		}
 		break;
 	case PLAN_RANGE:
-		other = run->r[op->other & (PLAN_REGS - 1)];
+		other = *plan_reg(run, op->other);
 		if (addr >= other)
 			size = 0;
 		else if (other - addr < size)
 			size = (other - addr) & 0xfff8;
-		if (!size) { /* what is less than a word is left out */
-			run->r[op->dst & (PLAN_REGS - 1)] = other;
+		*plan_reg(run, op->dst) = size ? addr + size : other;
+		if (!size) /* what is less than a word is left out */
 			break;
-		}
 		goto append;
 	case PLAN_COPY:
 		if (op->near && plan_copy_near(front, op, addr, size))
 			break;
-		/* fallthrough */
+		goto append;
 	case PLAN_PUT:
+		addr = op->imm;
+		size = 8;
 	append:
 		if (!plan_append(front, op, addr, size))
-			return plan_failed(run, op);
-		if (op->what == PLAN_RANGE) {
-			run->r[op->dst & (PLAN_REGS - 1)] =
-				run->r[op->src & (PLAN_REGS - 1)] + op->imm + run->size;
-		} else if (op->what == PLAN_COPY) {
+			goto failed;
+		if (op->what == PLAN_COPY) {
 			at = run->at - run->size; /* 256 words can be read there */
 			barrier_var(at);
 			if (at > BEFORE_SLICES + PLAN_BYTES_MAX)
 				return 1;
 			words = (const __u64 *)((__u8 *)(front + 1) + at);
-			run->r[op->dst & (PLAN_REGS - 1)] = words[op->at];
-			run->r[op->dst2 & (PLAN_REGS - 1)] = words[op->at2];
+			*plan_reg(run, op->dst) = words[op->at];
+			*plan_reg(run, op->dst2) = words[op->at2];
 		}
 		break;
 	default:
@@ -273,15 +265,21 @@ static __always_inline long plan_step(volatile struct capture_front *front, stru
 		return 1;
 	}
 	/* Of each pair in enum plan_when, the second is the opposite of the first. */
-	word = run->r[op->reg & (PLAN_REGS - 1)];
+	word = *plan_reg(run, op->reg);
 	if ((op->when & 6) == PLAN_EQUAL)
-		word -= run->r[op->other & (PLAN_REGS - 1)];
+		word -= *plan_reg(run, op->other);
 	jump = op->when & 1;
 	if (op->when > PLAN_ALWAYS)
 		jump ^= !word;
 	if (op->when == PLAN_SEEN && word)
 		jump = plan_saw(run, word);
 	run->next = jump ? op->jump : run->next + 1;
+	return 0;
+failed: /* go on where the operation says */
+	if (!op->otherwise)
+		return 1;
+	run->next = op->otherwise;
+	run->end = PLAN_STEPS;
 	return 0;
 }
 

@@ -373,13 +373,13 @@ struct capture_top {
  * follows once.
  */
 struct capture_front {
+	struct plan_run run; /* first, so that programs need one pointer for both */
 	struct capture_holes holes;
 	struct capture_top top;
-	struct plan_run run;
 	struct capture_head head; /* the record begins here */
 };
 
-#define CAPTURE_FRONT_SIZE 18376u
+#define CAPTURE_FRONT_SIZE 17864u
 #define CAPTURE_SCRATCH_TAIL \
 	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE + PLAN_BYTES_MAX + CAPTURE_PAGE)
 #define CAPTURE_SCRATCH_SIZE(stack_max) (CAPTURE_FRONT_SIZE + (stack_max) + CAPTURE_SCRATCH_TAIL)

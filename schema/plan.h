@@ -55,7 +55,8 @@ enum plan_what {
 	 */
 	PLAN_COPY,
 	/*
-	 * Append up to size bytes of [addr, r[other]), and r[dst] = where they end. Together with a jump
+	 * r[dst] = where size bytes from addr on end, or r[other] if less than a word is before it, and append what of them is in
+	 * [addr, r[other]). Together with a jump
 	 * while r[dst] is not r[other] this copies a whole range.
 	 */
 	PLAN_RANGE,
@@ -105,6 +106,23 @@ struct plan {
 	struct plan_op ops[PLAN_OPS_MAX];
 };
 
+/*
+ * Make of a plan what is installed in the kernel: the numbers of registers are their offsets there, in bytes, which saves
+ * the BPF programs an instruction for each register that they use.
+ */
+static inline void plan_install(struct plan *plan)
+{
+	for (__u32 i = 0; i < plan->n; i++) {
+		struct plan_op *op = &plan->ops[i];
+
+		op->src = (__u8)(op->src * 8);
+		op->dst = (__u8)(op->dst * 8);
+		op->dst2 = (__u8)(op->dst2 * 8);
+		op->reg = (__u8)(op->reg * 8);
+		op->other = (__u8)(op->other * 8);
+	}
+}
+
 /* An entry of the table of processes with a plan. The key is the pid. */
 struct plan_task {
 	__u64 start_ns; /* CLOCK_BOOTTIME; 0: any process that has this pid now */
@@ -142,16 +160,14 @@ struct plan_run {
 	__u32 end;	  /* enum plan_end */
 	__u32 size;	  /* bytes of the last slice */
 	__u64 number;	  /* of this run: what was noted in the runs before is of no use */
-	struct {
-		__u64 value, number;
-	} seen[PLAN_SEEN_MAX];
-	__u8 dense[PLAN_DENSE]; /* by hashes of pages, from run to run: PLAN_AGAIN was set */
+	__u64 seen[PLAN_SEEN_MAX]; /* values, each plus a number for the run */
+	__u8 dense[PLAN_DENSE];	   /* by hashes of pages, from run to run: PLAN_AGAIN was set */
 	struct plan_window windows[PLAN_WINDOWS];
 };
 
 _Static_assert(sizeof(struct plan_op) == 24, "no padding");
 _Static_assert(sizeof(struct plan_task) == 24, "no padding");
-_Static_assert(sizeof(struct plan_run) == 18048, "no padding");
+_Static_assert(sizeof(struct plan_run) == 17536, "no padding");
 _Static_assert(PLAN_PIECE_MAX / 8 < 256, "the number of words fits the head");
 _Static_assert(PLAN_BYTES_MAX < 1 << 16, "fits the record's head");
 _Static_assert(!(PLAN_OPS_MAX & (PLAN_OPS_MAX - 1)), "a power of two");

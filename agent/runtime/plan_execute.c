@@ -68,10 +68,10 @@ static enum plan_end operate(struct plan_execution *e, const struct plan_op *op)
 	case PLAN_RANGE:
 		if (addr < other && other - addr < size)
 			size = (size_t)(other - addr) / 8 * 8;
-		end = addr < other && size ? copy(e, addr, size) : PLAN_DONE;
-		if (end == PLAN_DONE)
-			e->r[op->dst] = addr < other && size ? addr + size : other;
-		return end;
+		if (addr >= other)
+			size = 0;
+		e->r[op->dst] = size ? addr + size : other;
+		return size ? copy(e, addr, size) : PLAN_DONE;
 	case PLAN_PUT:
 		if (e->used + 16 > sizeof(e->bytes))
 			return PLAN_ROOM;

@@ -1,8 +1,6 @@
 // Receives OTLP profiles as strictly as the published rules allow: what the comments of profiles.proto
 // (opentelemetry-proto 1.11) and the data format's specification demand, "should" taken as "must".
 
-// The mark of interpreted code in folded stacks, from the name of its mapping; "": it is other code.
-export const markOf = file => (/^\[(cpython|jvm|perl|php|ruby|v8)\]$/.test(file) ? `_${file}` : '');
 const frameTypes = ['beam', 'cpython', 'dotnet', 'go', 'jvm', 'kernel', 'luajit', 'native', 'perl', 'php', 'ruby', 'rust', 'v8js'];
 const buildIds = ['process.executable.build_id.gnu', 'process.executable.build_id.go', 'process.executable.build_id.htlhash'];
 
@@ -86,7 +84,7 @@ export function readRequest(types, bytes) {
 			const l = at('location', index), m = mapping(l.mappingIndex), all = attributes(l.attributeIndices, 'location');
 			demand(frameTypes.includes(all['profile.frame.type']), `profile.frame.type is '${all['profile.frame.type']}'`);
 			demand(!m || (m.start <= BigInt(l.address) && BigInt(l.address) < m.limit), 'an address outside its mapping');
-			const kind = all['profile.frame.type'] === 'kernel' ? '_[k]' : m ? markOf(m.file) : '';
+			const kind = all['profile.frame.type'] === 'kernel' ? '_[k]' : '';
 			const frames = l.lines.map((line, i) => {
 				const f = at('function', line.functionIndex), name = at('string', f.nameStrindex);
 				demand(line.functionIndex > 0 && (name || at('string', f.systemNameStrindex) || at('string', f.filenameStrindex)), 'a function without names');

@@ -1,9 +1,11 @@
 // Receives what Pyroscope and Parca take, pprof files with labels beside them, as strictly as these do: their
 // validation of labels and profiles, and the limits that a tenant of Pyroscope has by default.
 import zlib from 'node:zlib';
-import { Refusal, demand, markOf } from './otlp.mjs';
+import { Refusal, demand } from './otlp.mjs';
 
 export const pyroscope = { bytes: 4 << 20, samples: 16000, depth: 1000, sampleLabels: 100, age: 3600, ahead: 600, names: 30, nameLength: 1024, valueLength: 2048 };
+// The mark of interpreted code in folded stacks, from the name of its mapping; "": it is other code.
+const markOf = file => (/^\[(cpython|jvm|perl|php|ruby|v8)\]$/.test(file) ? `_${file}` : '');
 const labelName = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
 
 function checkLabels(labels) {

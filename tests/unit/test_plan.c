@@ -23,6 +23,7 @@
 #define __uint(name, value)	  int(*name)[value]
 #define __type(name, value)	  __typeof__(value) *name
 #define barrier_var(var)	  __asm__ volatile("" : "+r"(var))
+#define add_address(off, base)	  ((off) += (uintptr_t)(base))
 #define BPF_CORE_READ(from, name) ((from)->name)
 #ifndef __always_inline
 #define __always_inline inline __attribute__((always_inline))
@@ -69,7 +70,7 @@ static struct {
 } user;
 
 static struct capture_front *buffer; /* the scratch buffer, CAPTURE_SCRATCH_SIZE bytes */
-static struct plan plan_now;
+static struct plan plan_now, plan_installed;
 
 static bool can_read(uint64_t addr, uint64_t size)
 {
@@ -110,7 +111,9 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 
 	(void)key;
 	user.looks += map == &plan_tasks;
-	return map == &scratch ? (void *)buffer : map == &plans ? (void *)&plan_now : (void *)&task;
+	return map == &scratch ? (void *)buffer
+	       : map == &plans ? (void *)&plan_installed
+			       : (void *)&task;
 }
 
 static long bpf_loop(uint32_t n, void *each, void *ctx, uint64_t flags)
@@ -139,6 +142,8 @@ static bool same(bool fallback)
 	buffer->head.flags = CAPTURE_HAS_USER;
 	buffer->run.r[PLAN_THREAD] = BASE + 64;
 	user.reads = user.pages = 0;
+	plan_installed = plan_now;
+	plan_install(&plan_installed);
 	size = append_slices(buffer, 0, BEFORE, fallback) - BEFORE;
 	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = BASE + 64 };
 	model_end = plan_execute(&model, &plan_now, read_user, NULL);

@@ -398,6 +398,7 @@ static uint32_t unused_plan(struct live_bpf *bpf)
 /* Return the number of a plan in the kernel's table; add it if it is new. */
 static int plan_number(struct live_bpf *bpf, const struct plan *plan, uint32_t *out)
 {
+	struct plan installed = *plan;
 	uint64_t now = now_ns();
 	uint32_t i = 0;
 	int err;
@@ -416,7 +417,8 @@ static int plan_number(struct live_bpf *bpf, const struct plan *plan, uint32_t *
 		if (i == PLAN_PLANS_MAX)
 			return -ENOSPC;
 	}
-	err = bpf_map_update_elem(bpf_map__fd(bpf->skeleton->maps.plans), &i, plan, BPF_ANY);
+	plan_install(&installed);
+	err = bpf_map_update_elem(bpf_map__fd(bpf->skeleton->maps.plans), &i, &installed, BPF_ANY);
 	if (err)
 		return err;
 	bpf->plans[i] = *plan;
