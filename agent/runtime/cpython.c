@@ -146,8 +146,8 @@ struct decoding {
 	uint64_t frames[RUNTIME_PUT_MAX];
 	size_t n;
 	size_t native; /* the native frame that is looked at next */
-	uint64_t
-		failed[CPYTHON_CODES_MAX]; /* code objects that could not be read for this sample */
+	/* Code objects that could not be read for this sample: only addr, why and gone are set. */
+	struct cpython_code failed[CPYTHON_CODES_MAX];
 	size_t n_failed;
 	const char *missing;
 };
@@ -216,9 +216,9 @@ static uint64_t place_of(struct decoding *d, uint32_t code, int64_t off)
 }
 
 /* A frame whose code is not known still stands where it ran. */
-static uint64_t unknown(const struct decoding *d)
+static uint64_t nameless(const struct decoding *d, const char *function)
 {
-	static const struct runtime_name name = { .function = "[unknown]" };
+	const struct runtime_name name = { .function = function };
 
 	return runtime_frames_add(d->stack->frames, MODULE, &name);
 }
@@ -273,12 +273,12 @@ struct frame {
 	uint8_t owner, entry;
 };
 
-static bool read_byte(struct decoding *d, uint64_t addr, uint16_t off, uint8_t *out)
+static bool read_byte(const struct decoding *d, uint64_t addr, uint16_t off, uint8_t *out)
 {
 	return off == CPYTHON_NONE || runtime_read(d->m, addr + off, out, 1);
 }
 
-static bool read_frame(struct decoding *d, uint64_t addr, struct frame *f)
+static bool read_frame(const struct decoding *d, uint64_t addr, struct frame *f)
 {
 	const struct cpython_layout *l = d->l;
 
@@ -336,37 +336,72 @@ static void learn(struct decoding *d, const struct frame *first)
 	cpython_codes_read(d->l, d->m, codes, n);
 	d->n_failed = 0;
 	for (size_t i = 0; i < n; i++)
-		if (!codes[i].why) {
+		if (!codes[i].why)
 			add_code(d->c, &codes[i]);
-		} else {
-			d->failed[d->n_failed++] = codes[i].addr;
-			d->missing = codes[i].why;
-		}
+		else
+			d->failed[d->n_failed++] = codes[i];
 }
 
-static bool has_failed(const struct decoding *d, uint64_t addr)
+/* Return the code object that could not be read; NULL: it was not tried. */
+static const struct cpython_code *failed_code(const struct decoding *d, uint64_t addr)
 {
 	for (size_t i = 0; i < d->n_failed; i++)
-		if (d->failed[i] == addr)
-			return true;
-	return false;
+		if (d->failed[i].addr == addr)
+			return &d->failed[i];
+	return NULL;
 }
 
-/* Find the code object of a frame; read it if it is not known. UW_HASH_NONE: why not is in d->missing. */
-static uint32_t code_of(struct decoding *d, const struct frame *f)
+/* Find the code object of a frame, if it is known. */
+static uint32_t known_code(const struct decoding *d, const struct frame *f)
 {
 	uint8_t check[CPYTHON_CHECK_MAX] = { 0 };
-	uint32_t id;
 
-	if (!read_check(d, f->code, check)) {
-		d->missing = "their code was not copied";
-		return UW_HASH_NONE;
-	}
-	id = find_code(d->c, f->code, check);
-	if (id != UW_HASH_NONE || has_failed(d, f->code))
+	return read_check(d, f->code, check) ? find_code(d->c, f->code, check) : UW_HASH_NONE;
+}
+
+/* Find the code object of a frame; read it if it is not known. */
+static uint32_t code_of(struct decoding *d, const struct frame *f)
+{
+	uint32_t id = known_code(d, f);
+	uint8_t check[CPYTHON_CHECK_MAX];
+
+	if (id != UW_HASH_NONE || failed_code(d, f->code) || !read_check(d, f->code, check))
 		return id;
 	learn(d, f);
-	return find_code(d->c, f->code, check);
+	return known_code(d, f);
+}
+
+/*
+ * Return whether a frame whose code was freed is the body of a module that is imported: the import system runs it by this
+ * function, and CPython frees its code when it has run. What else this function calls is never freed.
+ */
+static bool is_module_body(const struct decoding *d, const struct frame *f)
+{
+	const struct cpython_code *code = failed_code(d, f->code);
+	struct frame caller = *f;
+	uint32_t id;
+
+	if (!code || !code->gone)
+		return false;
+	do
+		if (!caller.previous || !read_frame(d, caller.previous, &caller))
+			return false;
+	while (is_mark(d, &caller) && caller.previous != caller.addr);
+	id = known_code(d, &caller);
+	code = id == UW_HASH_NONE ? NULL : &d->c->codes[id];
+	return code && code->file && !strcmp(code->function, "_call_with_frames_removed") &&
+	       !strcmp(code->file, "<frozen importlib._bootstrap>");
+}
+
+/* Return the address of a frame whose code is not known. */
+static uint64_t without_code(struct decoding *d, const struct frame *f)
+{
+	const struct cpython_code *code = failed_code(d, f->code);
+
+	if (is_module_body(d, f))
+		return nameless(d, "<module>");
+	d->missing = code ? code->why : "their code was not copied";
+	return nameless(d, "[unknown]");
 }
 
 static void add_frame(struct decoding *d, const struct frame *f)
@@ -378,7 +413,7 @@ static void add_frame(struct decoding *d, const struct frame *f)
 	/* No code object is that large; the line of another one is not wanted. */
 	if (off > INT32_MAX || off < INT32_MIN)
 		off = -1;
-	address = code == UW_HASH_NONE ? unknown(d) : place_of(d, code, off);
+	address = code == UW_HASH_NONE ? without_code(d, f) : place_of(d, code, off);
 	if (d->n < RUNTIME_PUT_MAX)
 		d->frames[d->n++] = address;
 }

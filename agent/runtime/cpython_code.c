@@ -163,6 +163,7 @@ static void look_at_code(const struct cpython_layout *l, struct runtime_memory *
 	}
 	if (!is_alive(p) || memcmp(p + l->c_check, code->check, l->c_check_size) != 0) {
 		code->why = "their code has changed";
+		code->gone = true;
 		return;
 	}
 	code->first_line = (uint32_t)uw_bytes_little_n(p + l->c_first_line, 4);

@@ -10,6 +10,7 @@ struct cpython_code {
 	uint64_t addr;
 	uint8_t check[CPYTHON_CHECK_MAX]; /* the words that tell whether it is the same */
 	const char *why;		  /* it could not be read; NULL: it was */
+	bool gone;			  /* because it was freed */
 	char *function, *file;		  /* UTF-8; owned */
 	uint32_t first_line;
 	uint8_t *lines; /* owned */

@@ -23,7 +23,7 @@ def f30(end):
     return work(end)
 f0(time.time() + float(sys.argv[1]))
 PY
-wanted=$(printf 'f%d;.*' {0..30})work
+wanted=$(printf 'f%d_.cpython.;.*' {0..30})work
 for without in "" find_vma,task_storage,uprobe_multi; do
 	OFFWIND_WITHOUT=$without "$offwind" record -F 49 --raw="$dir/a.owc" -f folded -o "$dir/live" -- python3 "$dir/deep.py" 30 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 	"$offwind" unwind -q -f folded -o "$dir/later" "$dir/a.owc" || fail unwind

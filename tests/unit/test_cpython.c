@@ -253,6 +253,37 @@ static void test_code_that_was_freed(void)
 	}
 }
 
+/* What the import system runs by this function and frees then is the body of a module; other code that was freed has no name. */
+static void test_the_freed_body_of_a_module(void)
+{
+	static const uint16_t versions[] = { 0x308, 0x30b, 0x30c };
+	static const struct {
+		const char *caller, *file, *want;
+		uint64_t references;
+	} cases[] = {
+		{ "_call_with_frames_removed", "<frozen importlib._bootstrap>", "<module>:", 0 },
+		{ "_call_with_frames_removed", "<frozen importlib._bootstrap>", "f0:0.py", 1 },
+		{ "_call_with_frames_removed", "1.py", "[unknown]:", 0 },
+		{ "exec", "<frozen importlib._bootstrap>", "[unknown]:", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
+		for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+			const uint64_t caller = IMAGE_CODES + 0x400;
+			const char *text;
+
+			image_make(&image, cpython_layout_of(versions[i]), true);
+			image_put(&image, IMAGE_CODES, cases[k].references, 8);
+			image_text(&image, caller + 0x100, cases[k].caller);
+			image_text(&image, caller + 0x200, cases[k].file);
+			text = decoded(versions[i], PLAN_BYTES_MAX);
+			CHECK(!strncmp(text, cases[k].want, strlen(cases[k].want)), text);
+			CHECK(strstr(text, cases[k].caller), "its caller");
+			CHECK(!stack.missing == (cases[k].want[0] != '['),
+			      "what is missing is said");
+		}
+}
+
 /* Frees a code object while it is read, as far as can be seen: after so many readings its words change. */
 static int freed_after;
 
@@ -450,6 +481,7 @@ int main(void)
 	test_hostile_structures_end();
 	test_code_that_has_changed();
 	test_code_that_was_freed();
+	test_the_freed_body_of_a_module();
 	test_code_that_changes_while_it_is_read();
 	test_lines();
 	test_offsets_that_a_version_says();
