@@ -22,7 +22,7 @@
 #define CODES_MAX  16384 /* code objects of a process; then all are read again */
 #define PLACES_MAX 65536 /* addresses in them */
 
-enum { RUNTIME, VERSION, LOOP }; /* of ops.exports */
+enum { RUNTIME, VERSION, LOOP, CODE_TYPE }; /* of ops.exports */
 
 struct place { /* an instruction of a code object, and the frame that it is */
 	uint32_t code;
@@ -102,6 +102,7 @@ static int attach(const struct runtime_file *file, void **state, struct plan *pl
 	if (!c)
 		return -ENOMEM;
 	c->layout = layout;
+	c->layout.code_type = file->exports[CODE_TYPE];
 	c->runtime = file->exports[RUNTIME];
 	vaddr = file->exports[LOOP] - file->bias;
 	if (layout.entry == CPYTHON_EACH && file->exports[LOOP] &&
@@ -502,7 +503,8 @@ const struct runtime_ops runtime_cpython = {
 	.module = MODULE,
 	.exports = { [RUNTIME] = "_PyRuntime",
 		     [VERSION] = "Py_Version",
-		     [LOOP] = "_PyEval_EvalFrameDefault" },
+		     [LOOP] = "_PyEval_EvalFrameDefault",
+		     [CODE_TYPE] = "PyCode_Type" },
 	.is_named = is_named,
 	.attach = attach,
 	.detach = detach,

@@ -141,12 +141,15 @@ static const char *why_not(const struct runtime_memory *m)
 }
 
 /*
- * Return whether an object has references. Freed memory keeps most of what was in it: the count is 0 then, or the
- * allocator has put an address there. Above the count's 32 bits are flags from 3.14 on, in the highest 16.
+ * Return whether a code object has references. Freed memory keeps most of what was in it: the count is 0 then, or the
+ * allocator has put an address there. Above the count's 32 bits are flags from 3.14 on, in the highest 16. A heap below
+ * 4 GiB, which programs at fixed addresses have, has addresses that look like counts; but malloc writes into the next word,
+ * too, which was the type.
  */
-static bool is_alive(const uint8_t *object)
+static bool is_alive(const struct cpython_layout *l, const uint8_t *code)
 {
-	return uw_bytes_little_n(object, 4) && !uw_bytes_little_n(object + 4, 2);
+	return uw_bytes_little_n(code, 4) && !uw_bytes_little_n(code + 4, 2) &&
+	       (!l->code_type || uw_bytes_little_n(code + 8, 8) == l->code_type);
 }
 
 /* Look at the head of a code object, unless it failed before; code->why says so. */
@@ -161,7 +164,7 @@ static void look_at_code(const struct cpython_layout *l, struct runtime_memory *
 		code->why = why_not(m);
 		return;
 	}
-	if (!is_alive(p) || memcmp(p + l->c_check, code->check, l->c_check_size) != 0) {
+	if (!is_alive(l, p) || memcmp(p + l->c_check, code->check, l->c_check_size) != 0) {
 		code->why = "their code has changed";
 		code->gone = true;
 		return;

@@ -46,6 +46,8 @@ struct cpython_layout {
 	uint16_t str_ascii, str_compact; /* where the characters of a str begin */
 	uint16_t str_kind_bit;		 /* in its state */
 	uint8_t code_tags;		 /* bits of f_code that are no address */
+	uint64_t
+		code_type; /* what code objects have as their type, in this process; 0: not known */
 };
 
 #define CPYTHON_STR_HEAD    36u /* bytes of a str that have its length, at 16, and its state, at 32 */

@@ -224,29 +224,36 @@ static void test_code_that_has_changed(void)
  */
 static void test_code_that_was_freed(void)
 {
+	enum { IMAGE_TYPE = 0xa5a5a0 };
 	static const struct {
 		uint64_t references;
 		bool alive;
+		uint64_t type;
 	} cases[] = {
-		{ 1, true },
-		{ UINT32_MAX, true },				 /* immortal, 3.12 */
-		{ UINT64_C(1) << 48 | UINT64_C(3) << 30, true }, /* with flags, 3.14 */
-		{ 0, false },
-		{ UINT64_C(0x7f1234567890), false },
-		{ UINT64_C(0x55d412345670), false },
+		{ 1, true, 0 },
+		{ 1, true, IMAGE_TYPE },
+		{ 0x1a23450, false, 0x123456789abcdef }, /* freed, in a heap at low addresses */
+		{ UINT32_MAX, true, 0 },		 /* immortal, 3.12 */
+		{ UINT64_C(1) << 48 | UINT64_C(3) << 30, true, 0 }, /* with flags, 3.14 */
+		{ 0, false, 0 },
+		{ UINT64_C(0x7f1234567890), false, 0 },
+		{ UINT64_C(0x55d412345670), false, 0 },
 	};
 	struct event_sample s = { .read = image_read, .read_ctx = &image };
 	const struct cpython_layout *l = cpython_layout_of(0x30b);
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct cpython_code code = { .addr = IMAGE_BASE + IMAGE_CODES };
+		struct cpython_layout with_type = *l;
 
+		with_type.code_type = cases[i].type ? IMAGE_TYPE : 0;
 		image_make(&image, l, true);
 		image_put(&image, IMAGE_CODES, cases[i].references, 8);
+		image_put(&image, IMAGE_CODES + 8, cases[i].type, 8);
 		CHECK(!runtime_memory_new(&memory), "memory");
 		runtime_memory_begin(memory, &s, NULL, NULL);
 		memcpy(code.check, image.bytes + IMAGE_CODES + l->c_check, l->c_check_size);
-		cpython_codes_read(l, memory, &code, 1);
+		cpython_codes_read(&with_type, memory, &code, 1);
 		CHECK(!code.why == cases[i].alive, "alive");
 		cpython_code_fini(&code);
 		runtime_memory_free(memory);
