@@ -616,6 +616,8 @@ static void move_horizon(struct live *live, uint64_t now)
 {
 	const uint64_t horizon_ns = now - SLACK_NS;
 
+	live->due_ns =
+		live->last_urgent_ns > horizon_ns ? live->last_urgent_ns + SLACK_NS : UINT64_MAX;
 	if (live->tick_ns < LIVE_TICK_NS && !live_begins(live) &&
 	    now < live->moved_ns + LIVE_TICK_NS && horizon_ns < live->urgent_ns &&
 	    live->queue.bytes < WAITING_BYTES &&
@@ -633,8 +635,8 @@ static void move_horizon(struct live *live, uint64_t now)
 
 bool live_leave(struct live *live, uint64_t now)
 {
-	if (live->tick_ns == LIVE_TICK_NS || live->allocators || live->stopped ||
-	    live_begins(live) || now >= live->moved_ns + LIVE_TICK_NS ||
+	if (live->allocators || live->stopped || live_begins(live) ||
+	    now >= live->moved_ns + LIVE_TICK_NS ||
 	    live_ring_used(&live->ring) >= live->ring.size / WAITING_PART ||
 	    has_urgent_record(live) || now - SLACK_NS >= live->urgent_ns ||
 	    live_sideband_look(live->sideband, look_at_record, live))

@@ -142,13 +142,35 @@ static uint64_t tick_of(const struct live *live)
 	return crowded && tick_ns > DRAIN_LEAST_NS ? DRAIN_LEAST_NS : tick_ns;
 }
 
+/* Return when to look at the rings, or when the caller wants to be back. */
+static uint64_t wait_until(const struct live *live, uint64_t deadline)
+{
+	/* Looks for interpreters do not put off what is done every LIVE_TICK_NS. */
+	uint64_t since_ns = live->tick_ns == LIVE_TICK_NS ? live->drained_ns : live->looked_ns,
+		 until_ns = since_ns + tick_of(live);
+
+	if (live->due_ns < until_ns)
+		until_ns = live->due_ns;
+	if (live->exec_due_ns < until_ns)
+		until_ns = live->exec_due_ns;
+	return deadline < until_ns ? deadline : until_ns;
+}
+
+/* A program was begun. */
+static void note_exec(struct live *live, uint64_t now)
+{
+	uint64_t due_ns = now + LIVE_EXEC_NS, least_ns = live->looked_ns + LIVE_LOOK_NS;
+
+	if (live->exec_due_ns == UINT64_MAX)
+		live->exec_due_ns = due_ns > least_ns ? due_ns : least_ns;
+}
+
 /*
  * Sleep until a ring has enough data, until the next tick, or until the deadline. Return 0, 1 if the
  * watched descriptor is readable, 2 if a ring has enough data, or a negative code.
  */
 static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 {
-	uint64_t until = live->looked_ns + tick_of(live);
 	struct epoll_event events[16];
 	bool asked = false, rang = false;
 	int n;
@@ -157,17 +179,22 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 		live->rang = false;
 		return 2;
 	}
-	if (deadline < until)
-		until = deadline;
-	if (until <= now)
-		return 0;
-	n = epoll_wait(live->epoll, events, 16, (int)((until - now + MS - 1) / MS));
-	if (n < 0)
-		return errno == EINTR ? 0 : -errno;
-	for (int i = 0; i < n; i++) {
-		asked |= events[i].data.u64 == LIVE_WATCHED;
-		rang |= events[i].data.u64 != LIVE_WATCHED;
-	}
+	do {
+		uint64_t until = wait_until(live, deadline);
+
+		if (until <= now)
+			return 0;
+		n = epoll_wait(live->epoll, events, 16, (int)((until - now + MS - 1) / MS));
+		if (n < 0)
+			return errno == EINTR ? 0 : -errno;
+		now = now_ns();
+		for (int i = 0; i < n; i++) {
+			asked |= events[i].data.u64 == LIVE_WATCHED;
+			rang |= events[i].data.u64 < LIVE_EXEC;
+			if (events[i].data.u64 >= LIVE_EXEC && events[i].data.u64 != LIVE_WATCHED)
+				note_exec(live, now);
+		}
+	} while (n && !asked && !rang);
 	/* A ring says so once: it does not ring again before it was read. */
 	if (asked) {
 		live->rang = rang;
@@ -317,6 +344,8 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		err = watch_cpus(live, now);
 		if (!err && (rang || !live_leave(live, now)))
 			err = drain(live);
+		if (!err && now >= live->exec_due_ns)
+			err = live_listen_for_exec(live);
 		if (err)
 			return err;
 	}

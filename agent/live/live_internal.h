@@ -35,7 +35,15 @@
 /* Samples with memory for names wait for at most this part of the time for which their process has run. */
 #define LIVE_NAMES_PART 20
 
-#define LIVE_WATCHED UINT64_MAX /* source_live_watch's mark in the epoll set; others have 0 */
+/*
+ * After a program was begun, look for an interpreter's mapping so much later, when the program has its mappings, but not
+ * within LIVE_LOOK_NS of the last look.
+ */
+#define LIVE_EXEC_NS UINT64_C(5000000)
+
+/* Marks in the epoll set: of source_live_watch; LIVE_EXEC and the number of the ring, for programs that begin. Others have 0. */
+#define LIVE_WATCHED UINT64_MAX
+#define LIVE_EXEC    (UINT64_C(1) << 32)
 
 #define LIVE_OWN_FILES 1024 /* a power of two */
 
@@ -91,6 +99,8 @@ struct live {
 	 * for so long is due (UINT64_MAX: there is none).
 	 */
 	uint64_t moved_ns, urgent_ns;
+	uint64_t due_ns;      /* when what is urgent can be given out */
+	uint64_t exec_due_ns; /* when to look because a program was begun */
 	/*
 	 * Times of the last event that cannot wait, of the last sample with memory for names, and when a process was last
 	 * known to need a plan.
@@ -180,5 +190,7 @@ int live_choose(struct live *live, const struct source_live_options *options, ch
  * Add the side-band's descriptors to the epoll set. Descriptors that are already in it stay there.
  */
 int live_watch_sideband(struct live *live);
+/* Be told once that a program begins, on each CPU; before, by live_watch_sideband. */
+int live_listen_for_exec(struct live *live);
 
 #endif

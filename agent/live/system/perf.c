@@ -29,7 +29,10 @@ struct sideband_ring {
 	int cpu;
 	int fd;	     /* reports everything; mappings with build-ids */
 	int file_fd; /* reports mappings with inode and generation, to the same ring; -1: none */
-	uint64_t file_id;		   /* of file_fd, as in its records */
+	uint64_t file_id; /* of file_fd, as in its records */
+	/* Tells that a program was begun, and nothing of it: a ring of its own of one page. -1: it cannot be had. */
+	int exec_fd;
+	struct perf_event_mmap_page *exec_page;
 	struct perf_event_mmap_page *page; /* followed by size bytes of records */
 	uint64_t head;			   /* the end of what is being read */
 	uint64_t looked;		   /* the end of what live_sideband_look has passed on */
@@ -91,6 +94,42 @@ static void open_files(struct live_sideband *s, struct sideband_ring *ring)
 	ring->file_fd = fd;
 }
 
+/* Without this event, programs are met when the rings are looked at. */
+static void open_exec(const struct live_sideband *s, struct sideband_ring *ring)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_DUMMY,
+		.comm = 1,
+		.comm_exec = 1,
+		.watermark = 1,
+		.wakeup_watermark = 1,
+	};
+	int fd = live_perf_open(&attr, ring->cpu);
+	void *page =
+		fd < 0 ? MAP_FAILED
+		       : mmap(NULL, 2 * s->page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (page != MAP_FAILED) {
+		ring->exec_fd = fd;
+		ring->exec_page = page;
+	} else if (fd >= 0) {
+		(void)close(fd);
+	}
+}
+
+/* Forget what programs were begun, so that the next one is told. */
+static void reset_exec(const struct sideband_ring *ring)
+{
+	uint64_t head;
+
+	if (ring->exec_fd < 0)
+		return;
+	head = __atomic_load_n(&ring->exec_page->data_head, __ATOMIC_ACQUIRE);
+	__atomic_store_n(&ring->exec_page->data_tail, head, __ATOMIC_RELEASE);
+}
+
 /*
  * Open the side-band ring of one CPU. Fall back to records without build-ids, and to smaller rings,
  * if the kernel requires it. -ENODEV: the CPU is offline.
@@ -112,9 +151,10 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 			    0);
 		if (page != MAP_FAILED) {
 			*ring = (struct sideband_ring){
-				.cpu = cpu, .fd = fd, .file_fd = -1, .page = page
+				.cpu = cpu, .fd = fd, .file_fd = -1, .exec_fd = -1, .page = page
 			};
 			open_files(s, ring);
+			open_exec(s, ring);
 			return 0;
 		}
 		err = -errno;
@@ -132,6 +172,10 @@ static void close_ring(const struct live_sideband *s, const struct sideband_ring
 {
 	if (ring->file_fd >= 0)
 		(void)close(ring->file_fd);
+	if (ring->exec_fd >= 0) {
+		(void)munmap(ring->exec_page, 2 * s->page_size);
+		(void)close(ring->exec_fd);
+	}
 	(void)munmap(ring->page, s->page_size + s->size);
 	(void)close(ring->fd);
 }
@@ -225,6 +269,11 @@ size_t live_sideband_n_fds(const struct live_sideband *s)
 int live_sideband_fd(const struct live_sideband *s, size_t i)
 {
 	return s->rings[i].fd;
+}
+
+int live_sideband_exec_fd(const struct live_sideband *s, size_t i)
+{
+	return s->rings[i].exec_fd;
 }
 
 /* Copy n bytes from position pos of a ring. They may wrap around the ring's end. */
@@ -339,6 +388,7 @@ int live_sideband_look(struct live_sideband *s, live_record_fn fn, void *ctx)
 		uint64_t head = head_of(ring), tail = ring->page->data_tail;
 		struct perf_event_header header;
 
+		reset_exec(ring);
 		if (ring->looked - tail <= head - tail) /* not drained since then */
 			tail = ring->looked;
 		for (; !err && next_header(s, ring, tail, head, &header); tail += header.size)
@@ -355,8 +405,10 @@ int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record
 	 * Read all heads first. For each record before these heads, the birth of its process came
 	 * earlier, so the birth is in some ring when the rings are searched for births.
 	 */
-	for (size_t i = 0; i < s->n_rings; i++)
+	for (size_t i = 0; i < s->n_rings; i++) {
 		s->rings[i].head = head_of(&s->rings[i]);
+		reset_exec(&s->rings[i]);
+	}
 	for (size_t i = 0; forks && i < s->n_rings; i++)
 		tell_forks(s, &s->rings[i], forks, ctx);
 	for (size_t i = 0; i < s->n_rings; i++) {
