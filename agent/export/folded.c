@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MARK_MAX = 16 }; /* bytes of a mark, with its 0: "_[cpython]" */
+enum { MARK_MAX = 32 }; /* bytes of a mark, with its 0: "_[cpython]" */
 
 /* One sample as a line. */
 struct folded_line {
@@ -25,7 +25,7 @@ struct folding {
 	struct folded_line *lines;
 	size_t n_lines;
 	const char **
-		by_mark; /* the text of each function with mark 0, then with mark 1, …; NULL: not made yet */
+		by_mark; /* texts: of each function with mark 0, then with mark 1, …; NULL: not made yet */
 	struct stacks_frames unfolded;
 };
 

@@ -2,8 +2,9 @@
  * agent/export/formats.h: writes a profile in memory as a file of one of several formats.
  *
  *   folded      "comm;outer;…;inner COUNT" in each line, sorted, as flamegraph.pl reads it; kernel
- *               frames end in _[k], inlined calls in _[i], interpreted code in its module, _[cpython].  With a base to compare with, a line has
- *               two counts: of the base and of the profile
+ *               frames end in _[k], inlined calls in _[i], interpreted code in its module,
+ *               _[cpython].  With a base to compare with, a line has two counts: of the base and of
+ *               the profile
  *   text        one stack after another, as perf script prints them
  *   tsv, jsonl  one row for each frame; one object for each sample
  *   speedscope  https://www.speedscope.app/file-format-schema.json

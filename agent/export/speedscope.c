@@ -69,7 +69,8 @@ static void put_name(FILE *out, const char *function, const struct stacks_module
 {
 	char text[SANITIZED_MAX];
 
-	(void)snprintf(text, sizeof(text), "%s %s", function, m->path);
+	if (m->runtime)
+		(void)snprintf(text, sizeof(text), "%s %s", function, m->path);
 	json_text(out, m->runtime ? text : function);
 }
 
