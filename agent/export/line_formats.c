@@ -21,11 +21,11 @@ static bool is_known(const char *text)
 static void put_text_frame(FILE *out, const struct line_frame *f, bool with_source)
 {
 	char text[SANITIZED_MAX], where[SANITIZED_MAX];
+	bool inlined = f->inlined && !(f->path && runtime_of_module(f->path));
 
 	(void)sanitize_text(f->function, "", '?', text, sizeof(text));
 	/* An inlined call of interpreted code is marked by its module as the others are. */
-	(void)sanitize_text(f->inlined && !runtime_of_module(f->path) ? "inlined" : f->path, "",
-			    '?', where, sizeof(where));
+	(void)sanitize_text(inlined ? "inlined" : f->path, "", '?', where, sizeof(where));
 	if (f->has_offset)
 		(void)fprintf(out, "\t%16" PRIx64 " %s+0x%" PRIx64 " (%s)\n", f->pc, text,
 			      f->offset, where);
