@@ -117,7 +117,7 @@ otlp() {
 	for word in '"service.name"' '"shop, ' '"process.pid"' '"process.executable.path"' '"host.name"' '"thread.id"' '"x-scope":"a"'; do
 		until_or_dead $daemon has_word "$word" || fail "no $word: $(cat "$dir/stats")"
 	done
-	has_program() { is_as_reported otlp && grep -q '^prog;.*;hot ' "$dir/otlp.asked"; }
+	has_program() { is_as_reported otlp without_kinds && grep -q '^prog;.*;hot ' "$dir/otlp.asked"; }
 	until_or_dead $daemon has_program || fail "the program is not there"
 	ps -o user=,comm= -p "$(pgrep -P $daemon offwind-sender)" | grep -q root && fail "the sender has root's rights"
 	# What is refused for good is dropped, and counted.
