@@ -4,8 +4,8 @@
 usage: soak.py OFFWIND [MINUTES [HZ]]      (make check-soak)
 
 Every 5 s the memory (PSS, which counts a shared page once), descriptors and CPU time of all its processes are read. It
-fails if memory or descriptors grew, by a fitted line and beyond what scatter explains, if the sums of a window are wrong,
-or if samples were lost beside programs that behave.
+fails if memory of their own or descriptors grew, by a fitted line and beyond what scatter explains, if the sums of a window
+are wrong, or if samples were lost beside programs that behave.
 """
 import os, shutil, signal, sqlite3, subprocess, sys, tempfile, time
 
@@ -15,6 +15,7 @@ hz = int(sys.argv[3]) if len(sys.argv) > 3 else 999
 STEP = 5         # seconds
 WARM = 0.25      # of the time: caches fill
 LOST = 0.001     # of the samples, at most
+STEP_MB = 0.1    # what is no growth: the stack of one more thread, or a heap's end, once
 # Each makes a program that nobody saw before, runs it and removes it; and there are short shells and a script.
 CHURN = '''
 cd "$1"
@@ -47,14 +48,15 @@ def processes(daemon):
 
 
 def look(daemon):
-    """Return {role: (MB, descriptors, seconds of CPU time)}."""
+    """Return {role: (MB, MB of its own, descriptors, seconds of CPU time)}. PSS changes when another process unmaps a library."""
     found = {}
     for pid, name in processes(daemon).items():
         try:
-            pss = int(read(pid, 'smaps_rollup').split('Pss:')[1].split()[0]) / 1024
+            sizes = {key: int(value.split()[0]) / 1024 for key, _, value in (line.partition(':') for line in read(pid, 'smaps_rollup').splitlines()[1:])}
             fields = read(pid, 'stat').rsplit(')', 1)[1].split()
             role = 'supervisor' if pid == daemon else name.replace('offwind-', '')
-            found[role] = (pss, len(os.listdir('/proc/%d/fd' % pid)), (int(fields[11]) + int(fields[12])) / ticks)
+            found[role] = (sizes['Pss'], sizes['Private_Clean'] + sizes['Private_Dirty'], len(os.listdir('/proc/%d/fd' % pid)),
+                           (int(fields[11]) + int(fields[12])) / ticks)
         except (OSError, IndexError):
             pass
     return found
@@ -120,13 +122,13 @@ def report(seen, failed):
         mine = [(t, v) for t, v in mine if v]
         if len(mine) < 10:
             continue
-        memory, files = [(t, v[0]) for t, v in mine], [(t, v[1]) for t, v in mine]
-        (m, m_off), (f, f_off) = slope(memory), slope(files)
+        memory, files = [(t, v[0]) for t, v in mine], [(t, v[2]) for t, v in mine]
+        (m, m_off), (f, f_off) = slope([(t, v[1]) for t, v in mine]), slope(files)
         mean, mean_files = sum(y for _, y in memory) / len(memory), sum(y for _, y in files) / len(files)
-        cpu = 100 * (mine[-1][1][2] - mine[0][1][2]) / (mine[-1][0] - mine[0][0])
+        cpu = 100 * (mine[-1][1][3] - mine[0][1][3]) / (mine[-1][0] - mine[0][0])
         print('%-11s %8.1f %8.1f %+9.1f ± %6.1f %6.0f %+9.1f ± %6.1f %8.2f' % (role, mean, max(y for _, y in memory), m, m_off, mean_files, f, f_off, cpu))
         hours = (last[0] - first[0]) / 3600
-        if (m - m_off) * hours > 0.02 * mean:
+        if (m - m_off) * hours > max(STEP_MB, 0.02 * mean):
             failed.append('%s grows by %.1f MB an hour' % (role, m))
         if (f - f_off) * hours > max(2, 0.02 * mean_files):
             failed.append('%s opens %.1f files more an hour' % (role, f))

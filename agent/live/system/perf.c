@@ -154,7 +154,6 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 				.cpu = cpu, .fd = fd, .file_fd = -1, .exec_fd = -1, .page = page
 			};
 			open_files(s, ring);
-			open_exec(s, ring);
 			return 0;
 		}
 		err = -errno;
@@ -215,6 +214,9 @@ int live_sideband_set_cpus(struct live_sideband *s, const int *cpus, size_t n)
 			return err;
 		s->n_rings++;
 	}
+	/* Last, because a limit of locked memory may leave no room for these. */
+	for (size_t i = left; i < s->n_rings; i++)
+		open_exec(s, &s->rings[i]);
 	return s->n_rings ? 0 : -ENODEV;
 }
 
