@@ -19,12 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * A record gets its time before the record becomes visible, and its CPU may be delayed in between.
- * So only records older than this are delivered.
- */
-#define SLACK_NS UINT64_C(10000000)
-
 /* While events wait to be given out: so many bytes of them are not left waiting, nor this part of the ring. */
 #define WAITING_BYTES (4u << 20)
 #define WAITING_PART  8
@@ -614,10 +608,8 @@ static void take_back(struct live *live, uint64_t now)
  */
 static void move_horizon(struct live *live, uint64_t now)
 {
-	const uint64_t horizon_ns = now - SLACK_NS;
+	const uint64_t horizon_ns = now - LIVE_SLACK_NS;
 
-	live->due_ns =
-		live->last_urgent_ns > horizon_ns ? live->last_urgent_ns + SLACK_NS : UINT64_MAX;
 	if (live->tick_ns < LIVE_TICK_NS && !live_begins(live) &&
 	    now < live->moved_ns + LIVE_TICK_NS && horizon_ns < live->urgent_ns &&
 	    live->queue.bytes < WAITING_BYTES &&
@@ -638,7 +630,7 @@ bool live_leave(struct live *live, uint64_t now)
 	if (live->allocators || live->stopped || live_begins(live) ||
 	    now >= live->moved_ns + LIVE_TICK_NS ||
 	    live_ring_used(&live->ring) >= live->ring.size / WAITING_PART ||
-	    has_urgent_record(live) || now - SLACK_NS >= live->urgent_ns ||
+	    has_urgent_record(live) || now - LIVE_SLACK_NS >= live->urgent_ns ||
 	    live_sideband_look(live->sideband, look_at_record, live))
 		return false;
 	live->looked_ns = now;
@@ -646,7 +638,7 @@ bool live_leave(struct live *live, uint64_t now)
 }
 
 /*
- * Take the time before reading: a record that is older by SLACK_NS was in its ring by then, so all
+ * Take the time before reading: a record that is older by LIVE_SLACK_NS was in its ring by then, so all
  * events before the horizon are in the queue. The rest may come later.
  */
 int live_drain(struct live *live)

@@ -149,8 +149,10 @@ static uint64_t wait_until(const struct live *live, uint64_t deadline)
 	uint64_t since_ns = live->tick_ns == LIVE_TICK_NS ? live->drained_ns : live->looked_ns,
 		 until_ns = since_ns + tick_of(live);
 
-	if (live->due_ns < until_ns)
-		until_ns = live->due_ns;
+	/* What is urgent can be given out then. */
+	if (live->last_urgent_ns > live->horizon_ns &&
+	    live->last_urgent_ns + LIVE_SLACK_NS < until_ns)
+		until_ns = live->last_urgent_ns + LIVE_SLACK_NS;
 	if (live->exec_due_ns < until_ns)
 		until_ns = live->exec_due_ns;
 	return deadline < until_ns ? deadline : until_ns;
@@ -190,8 +192,8 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 		now = now_ns();
 		for (int i = 0; i < n; i++) {
 			asked |= events[i].data.u64 == LIVE_WATCHED;
-			rang |= events[i].data.u64 < LIVE_EXEC;
-			if (events[i].data.u64 >= LIVE_EXEC && events[i].data.u64 != LIVE_WATCHED)
+			rang |= !events[i].data.u64;
+			if (events[i].data.u64 == LIVE_EXEC)
 				note_exec(live, now);
 		}
 	} while (n && !asked && !rang);

@@ -41,9 +41,15 @@
  */
 #define LIVE_EXEC_NS UINT64_C(5000000)
 
-/* Marks in the epoll set: of source_live_watch; LIVE_EXEC and the number of the ring, for programs that begin. Others have 0. */
+/*
+ * A record gets its time before the record becomes visible, and its CPU may be delayed in between.
+ * So only records older than this are delivered.
+ */
+#define LIVE_SLACK_NS UINT64_C(10000000)
+
+/* Marks in the epoll set: of source_live_watch, and of programs that begin. Others have 0. */
 #define LIVE_WATCHED UINT64_MAX
-#define LIVE_EXEC    (UINT64_C(1) << 32)
+#define LIVE_EXEC    (UINT64_MAX - 1)
 
 #define LIVE_OWN_FILES 1024 /* a power of two */
 
@@ -99,7 +105,6 @@ struct live {
 	 * for so long is due (UINT64_MAX: there is none).
 	 */
 	uint64_t moved_ns, urgent_ns;
-	uint64_t due_ns;      /* when what is urgent can be given out */
 	uint64_t exec_due_ns; /* when to look because a program was begun */
 	/*
 	 * Times of the last event that cannot wait, of the last sample with memory for names, and when a process was last

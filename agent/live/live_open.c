@@ -107,7 +107,7 @@ int live_listen_for_exec(struct live *live)
 	for (size_t i = 0; i < live_sideband_n_fds(live->sideband); i++) {
 		/* Once: many programs may begin before the rings are looked at. */
 		struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT,
-					     .data.u64 = LIVE_EXEC + i };
+					     .data.u64 = LIVE_EXEC };
 		int fd = live_sideband_exec_fd(live->sideband, i);
 
 		if (fd >= 0 && epoll_ctl(live->epoll, EPOLL_CTL_MOD, fd, &event) &&
@@ -304,7 +304,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->epoll = live->online.fd = -1;
 	live->slots.ring = &live->ring;
 	live->held_slot = UINT64_MAX;
-	live->urgent_ns = live->due_ns = live->exec_due_ns = UINT64_MAX;
+	live->urgent_ns = live->exec_due_ns = UINT64_MAX;
 	live->off_cpu_min_ns = options->off_cpu_min_ns;
 	live->wakers = options->wakers;
 	live->alloc_interval = options->alloc_interval;

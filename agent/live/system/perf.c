@@ -97,37 +97,21 @@ static void open_files(struct live_sideband *s, struct sideband_ring *ring)
 /* Without this event, programs are met when the rings are looked at. */
 static void open_exec(const struct live_sideband *s, struct sideband_ring *ring)
 {
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_DUMMY,
-		.comm = 1,
-		.comm_exec = 1,
-		.watermark = 1,
-		.wakeup_watermark = 1,
-	};
-	int fd = live_perf_open(&attr, ring->cpu);
-	void *page =
-		fd < 0 ? MAP_FAILED
-		       : mmap(NULL, 2 * s->page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct perf_event_attr attr = sideband_attr(s, false);
+	void *page = MAP_FAILED;
+	int fd;
 
+	attr.mmap = attr.mmap2 = attr.task = 0;
+	attr.wakeup_watermark = 1;
+	fd = live_perf_open(&attr, ring->cpu);
+	if (fd >= 0)
+		page = mmap(NULL, 2 * s->page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page != MAP_FAILED) {
 		ring->exec_fd = fd;
 		ring->exec_page = page;
 	} else if (fd >= 0) {
 		(void)close(fd);
 	}
-}
-
-/* Forget what programs were begun, so that the next one is told. */
-static void reset_exec(const struct sideband_ring *ring)
-{
-	uint64_t head;
-
-	if (ring->exec_fd < 0)
-		return;
-	head = __atomic_load_n(&ring->exec_page->data_head, __ATOMIC_ACQUIRE);
-	__atomic_store_n(&ring->exec_page->data_tail, head, __ATOMIC_RELEASE);
 }
 
 /*
@@ -273,11 +257,6 @@ int live_sideband_fd(const struct live_sideband *s, size_t i)
 	return s->rings[i].fd;
 }
 
-int live_sideband_exec_fd(const struct live_sideband *s, size_t i)
-{
-	return s->rings[i].exec_fd;
-}
-
 /* Copy n bytes from position pos of a ring. They may wrap around the ring's end. */
 static void copy_out(const struct live_sideband *s, const struct sideband_ring *ring, uint64_t pos,
 		     void *out, size_t n)
@@ -290,9 +269,19 @@ static void copy_out(const struct live_sideband *s, const struct sideband_ring *
 }
 
 /* Return the position up to which the kernel has written. The bytes before it may be read then. */
-static uint64_t head_of(const struct sideband_ring *ring)
+static uint64_t head_of(const struct perf_event_mmap_page *page)
 {
-	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+}
+
+int live_sideband_exec_fd(const struct live_sideband *s, size_t i)
+{
+	const struct sideband_ring *ring = &s->rings[i];
+
+	if (ring->exec_fd >= 0)
+		__atomic_store_n(&ring->exec_page->data_tail, head_of(ring->exec_page),
+				 __ATOMIC_RELEASE);
+	return ring->exec_fd;
 }
 
 /* Read the header of the record at tail. Return false if there is no record before head. */
@@ -313,7 +302,7 @@ static bool next_header(const struct live_sideband *s, const struct sideband_rin
 static void tell_forks(const struct live_sideband *s, const struct sideband_ring *ring,
 		       live_fork_fn forks, void *ctx)
 {
-	uint64_t head = head_of(ring), tail = ring->page->data_tail;
+	uint64_t head = head_of(ring->page), tail = ring->page->data_tail;
 	struct perf_event_header header;
 	struct live_task_record fork;
 
@@ -387,10 +376,9 @@ int live_sideband_look(struct live_sideband *s, live_record_fn fn, void *ctx)
 
 	for (size_t i = 0; !err && i < s->n_rings; i++) {
 		struct sideband_ring *ring = &s->rings[i];
-		uint64_t head = head_of(ring), tail = ring->page->data_tail;
+		uint64_t head = head_of(ring->page), tail = ring->page->data_tail;
 		struct perf_event_header header;
 
-		reset_exec(ring);
 		if (ring->looked - tail <= head - tail) /* not drained since then */
 			tail = ring->looked;
 		for (; !err && next_header(s, ring, tail, head, &header); tail += header.size)
@@ -407,10 +395,8 @@ int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record
 	 * Read all heads first. For each record before these heads, the birth of its process came
 	 * earlier, so the birth is in some ring when the rings are searched for births.
 	 */
-	for (size_t i = 0; i < s->n_rings; i++) {
-		s->rings[i].head = head_of(&s->rings[i]);
-		reset_exec(&s->rings[i]);
-	}
+	for (size_t i = 0; i < s->n_rings; i++)
+		s->rings[i].head = head_of(s->rings[i].page);
 	for (size_t i = 0; forks && i < s->n_rings; i++)
 		tell_forks(s, &s->rings[i], forks, ctx);
 	for (size_t i = 0; i < s->n_rings; i++) {

@@ -40,7 +40,7 @@ bool live_sideband_build_ids(const struct live_sideband *sideband);
 size_t live_sideband_n_fds(const struct live_sideband *sideband);
 /* Readable when its ring is half full. */
 int live_sideband_fd(const struct live_sideband *sideband, size_t i);
-/* Readable when a program was begun on this CPU (execve), until the next look or drain. -1: the kernel has none to give. */
+/* Readable when a program is begun on this CPU (execve) from now on. -1: the kernel has none to give. */
 int live_sideband_exec_fd(const struct live_sideband *sideband, size_t i);
 
 /*
