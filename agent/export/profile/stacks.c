@@ -469,12 +469,11 @@ struct runtime_bits {
 
 static struct runtime_bits runtime_bits(const struct stacks_module *m)
 {
-	for (uint32_t k = 0; runtimes_all[k]; k++) {
-		if (m->runtime == runtimes_all[k])
-			return (struct runtime_bits){ .frames = UINT32_C(1) << k };
-		if (!m->runtime && runtimes_all[k]->is_named(m->name))
+	if (m->runtime)
+		return (struct runtime_bits){ .frames = UINT32_C(1) << runtime_number(m->runtime) };
+	for (uint32_t k = 0; runtimes_all[k]; k++)
+		if (runtimes_all[k]->is_named(m->name))
 			return (struct runtime_bits){ .file = UINT32_C(1) << k };
-	}
 	return (struct runtime_bits){ .file = 0 };
 }
 
