@@ -57,7 +57,7 @@ def look(daemon):
             role = 'supervisor' if pid == daemon else name.replace('offwind-', '')
             found[role] = (sizes['Pss'], sizes['Private_Clean'] + sizes['Private_Dirty'], len(os.listdir('/proc/%d/fd' % pid)),
                            (int(fields[11]) + int(fields[12])) / ticks)
-        except (OSError, IndexError):
+        except (OSError, LookupError):
             pass
     return found
 
