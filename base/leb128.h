@@ -52,6 +52,11 @@ static inline bool uw_sleb(const uint8_t **p, const uint8_t *end, int64_t *out)
 		*p = at + 1;
 		return true;
 	}
+	if (end - at >= 2 && at[1] < 0x80) {
+		*out = (((at[0] & 0x7f) | at[1] << 7) ^ 0x2000) - 0x2000;
+		*p = at + 2;
+		return true;
+	}
 	at = uw_sleb_long(at, end, out);
 	if (at)
 		*p = at;

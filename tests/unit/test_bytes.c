@@ -67,6 +67,57 @@ static void test_lebs_read_every_case(void)
 	}
 }
 
+enum { ROOM = 24 };
+
+/* Write a number, of n bytes at least, where some bytes of others follow; is_signed: as SLEB128. Return its size. */
+static size_t write_leb(uint8_t out[ROOM], int64_t value, bool is_signed, size_t n)
+{
+	size_t size = 0;
+	bool more = true;
+
+	memset(out, n % 2 ? 0xff : 0, ROOM);
+	while (more) {
+		uint8_t byte = value & 0x7f;
+
+		value = is_signed ? value >> 7 : (int64_t)((uint64_t)value >> 7);
+		more = is_signed ? value != (byte & 0x40 ? -1 : 0) : value != 0;
+		more = more || size + 1 < n;
+		out[size++] = (uint8_t)(byte | (more ? 0x80 : 0));
+	}
+	return size;
+}
+
+/* Read a number with each count of bytes behind it, from none on. */
+static void check_leb(int64_t value, bool is_signed, size_t n)
+{
+	uint8_t in[ROOM];
+	const size_t size = write_leb(in, value, is_signed, n);
+
+	for (size_t behind = 0; size + behind <= ROOM; behind++) {
+		struct uw_bytes b = uw_bytes_of(in, size + behind);
+		int64_t got = is_signed ? uw_bytes_sleb(&b) : (int64_t)uw_bytes_uleb(&b);
+
+		CHECK(got == value && !b.err && uw_bytes_left(&b) == behind,
+		      is_signed ? "signed" : "unsigned");
+		b = uw_bytes_of(in, size - 1);
+		(void)(is_signed ? uw_bytes_sleb(&b) : (int64_t)uw_bytes_uleb(&b));
+		CHECK(b.err == -EBADMSG, "cut short");
+	}
+}
+
+static void test_lebs_of_each_length(void)
+{
+	for (unsigned int bit = 0; bit < 64; bit++)
+		for (size_t n = 1; n <= 12; n++)
+			for (int off = -1; off <= 1; off++) {
+				int64_t value = (int64_t)((UINT64_C(1) << bit) + (uint64_t)off);
+
+				check_leb(value, false, n);
+				check_leb(value, true, n);
+				check_leb((int64_t)(0 - (uint64_t)value), true, n);
+			}
+}
+
 static void test_words_are_little_endian(void)
 {
 	const uint8_t in[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 };
@@ -122,6 +173,7 @@ static void test_strings_end_inside(void)
 int main(void)
 {
 	test_lebs_read_every_case();
+	test_lebs_of_each_length();
 	test_words_are_little_endian();
 	test_numbers_of_other_sizes();
 	test_take_is_bounded_and_failure_sticks();
