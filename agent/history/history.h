@@ -118,7 +118,10 @@ struct history_point {
 	uint64_t began_ns, ended_ns;
 };
 
-/* Take a point. A result other than 0 ends the scan with it. */
+/*
+ * Take a point; NULL: forget all points so far, because some came from a window that is damaged, and all others come again.
+ * A result other than 0 ends the scan with it.
+ */
 typedef int (*history_point_fn)(void *ctx, const struct history_point *point);
 
 /*

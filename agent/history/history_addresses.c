@@ -31,7 +31,7 @@ static int reserve_node(struct marking *m, size_t index)
 static int mark_stack(void *ctx, const struct history_point *point) /* history_point_fn */
 {
 	struct marking *m = ctx;
-	int64_t id = (int64_t)point->node;
+	int64_t id = point ? (int64_t)point->node : 0; /* what is marked already does no harm */
 
 	while (id) {
 		struct history_node node;

@@ -38,13 +38,16 @@ static int add_times(struct reading *r, const struct window *w, struct history_g
 /* Add what the range of time has of a merged window's group, or all if samples have times, which is the window's start then. */
 static int add_merged(struct reading *r, const struct window *w, const struct history_group *g)
 {
-	const struct history_part part =
-		history_part_of(g->sample, w->start_ns, w->end_ns, w->from_ns, w->to_ns);
-	const struct sum_part share = { .from = part.from,
-					.to = part.to,
-					.n = part.n,
-					.time_ns = r->q->times ? w->start_ns : 0 };
+	struct sum_part share = { .to = 1, .n = 1, .time_ns = r->q->times ? w->start_ns : 0 };
 
+	if (!w->whole) {
+		const struct history_part part =
+			history_part_of(g->sample, w->start_ns, w->end_ns, w->from_ns, w->to_ns);
+
+		share.from = part.from;
+		share.to = part.to;
+		share.n = part.n;
+	}
 	return share.to > share.from ? history_sum_add(r, g->sample, &share) : 0;
 }
 

@@ -108,6 +108,7 @@ struct scanning {
 	history_point_fn fn;
 	void *ctx;
 	struct history_bounds bounds;
+	bool careful; /* go through each window before it is used: one is damaged */
 	uint64_t n_damaged;
 };
 
@@ -206,22 +207,46 @@ static int scan_group(const struct scanning *s, struct history_group *g, uint64_
 	return err;
 }
 
+/* Return -EAGAIN if the samples are damaged; fn may have had some. Careful: they are counted and left out. */
 static int scan_window(struct scanning *s, sqlite3_stmt *window)
 {
+	const void *blob = sqlite3_column_blob(window, 3);
+	const size_t size = (size_t)sqlite3_column_bytes(window, 3);
 	uint64_t start_ns = (uint64_t)sqlite3_column_int64(window, 0);
 	uint64_t end_ns = (uint64_t)sqlite3_column_int64(window, 1);
 	struct samples_reader reader;
 	struct history_group group;
-	int err = 0;
+	int err = 0, next;
 
-	if (!history_open_samples(sqlite3_column_blob(window, 3),
-				  (size_t)sqlite3_column_bytes(window, 3), &s->bounds, &reader)) {
+	if (s->careful && !history_open_samples(blob, size, &s->bounds, &reader)) {
 		s->n_damaged++;
 		return 0;
 	}
-	while (!err && (err = samples_next(&reader, &group)) == 1)
+	if (!s->careful && samples_open(blob, size, &reader))
+		return -EAGAIN;
+	while (!err && (next = samples_next(&reader, &group))) {
+		if (next < 0 || !history_is_within(group.sample, &s->bounds))
+			return -EAGAIN;
 		err = group.n_times ? scan_group(s, &group, start_ns, end_ns)
 				    : scan_merged(s, &group, start_ns, end_ns);
+	}
+	return err;
+}
+
+static int scan_windows(struct scanning *s, struct history *h)
+{
+	int err;
+	sqlite3_stmt *stmt = history_statement(h, READ_WINDOWS, &err);
+
+	if (!stmt)
+		return err;
+	db_bind_numbers(stmt, (const int64_t[]){ clip(s->from_ns), clip(s->to_ns) }, 2);
+	while ((err = db_step(stmt)) == 1) {
+		err = scan_window(s, stmt);
+		if (err)
+			break;
+	}
+	db_release(stmt);
 	return err;
 }
 
@@ -267,7 +292,6 @@ int history_scan(struct history *h, uint64_t from_ns, uint64_t to_ns, const char
 		 history_point_fn fn, void *ctx, const char **type_name, const char **unit)
 {
 	struct scanning s = { .from_ns = from_ns, .to_ns = to_ns, .fn = fn, .ctx = ctx };
-	sqlite3_stmt *stmt;
 	int err = find_off_cpu(h, &s);
 
 	if (!err)
@@ -281,16 +305,15 @@ int history_scan(struct history *h, uint64_t from_ns, uint64_t to_ns, const char
 	if (unit)
 		*unit = h->unit;
 	err = history_read_bounds(h, &s.bounds);
-	stmt = err ? NULL : history_statement(h, READ_WINDOWS, &err);
-	if (!stmt)
-		return history_failed(h, "be read", err);
-	db_bind_numbers(stmt, (const int64_t[]){ clip(from_ns), clip(to_ns) }, 2);
-	while ((err = db_step(stmt)) == 1) {
-		err = scan_window(&s, stmt);
-		if (err)
-			break;
+	if (!err)
+		err = scan_windows(&s, h);
+	/* Looking for damage first takes as long as the scan, so it is only done once there is some. */
+	if (err == -EAGAIN || err == -EBADMSG || err == -E2BIG || err == -ENOMEM) {
+		s.careful = true;
+		err = fn(ctx, NULL);
+		if (!err)
+			err = scan_windows(&s, h);
 	}
-	db_release(stmt);
 	history_warn(h, s.n_damaged);
 	return history_failed(h, "be read", err);
 }

@@ -67,6 +67,16 @@ static void points_fini(struct points *p)
 	free(p->focus_text);
 }
 
+/* Forget which values there were. */
+static void points_forget(struct points *p)
+{
+	p->n_values = p->n_ids = 0;
+	if (p->n_of)
+		memset(p->of, 0, p->n_of * sizeof(*p->of));
+	uw_hash_clear(&p->by_value);
+	uw_hash_clear(&p->by_id);
+}
+
 /* Write the value of a label; a stack that ended at its root has no label stop. */
 static int read_label(struct points *p, uint64_t labels, const char *key, char value[LABEL_MAX])
 {
@@ -369,8 +379,14 @@ static int take_timeline(void *ctx, const struct history_point *point)
 	struct timeline *t = ctx;
 	size_t before = t->room;
 	uint32_t number;
-	int err = classify(&t->p, point, &number);
+	int err;
 
+	if (!point) { /* values without samples are left out in the end */
+		if (t->room)
+			memset(t->cells, 0, t->room * sizeof(*t->cells));
+		return 0;
+	}
+	err = classify(&t->p, point, &number);
 	if (err || number == NONE)
 		return err;
 	if (t->row_of)
@@ -566,10 +582,17 @@ static int take_heatmap(void *ctx, const struct history_point *point)
 {
 	struct heatmap *h = ctx;
 	uint32_t number;
-	int err = classify(&h->p, point, &number);
 	int64_t *cell;
 	uint64_t at;
+	int err;
 
+	if (!point) {
+		points_forget(&h->p);
+		memset(h->cells, 0, h->n_columns * h->n_rows * sizeof(*h->cells));
+		h->n_merged = 0;
+		return 0;
+	}
+	err = classify(&h->p, point, &number);
 	if (err || number == NONE)
 		return err;
 	if (point->start_ns != point->end_ns && !h->p.value) {
@@ -665,8 +688,15 @@ static int take_label(void *ctx, const struct history_point *point)
 	struct label_values *l = ctx;
 	size_t before = l->n_sums;
 	uint32_t number;
-	int err = classify(&l->p, point, &number);
+	int err;
 
+	if (!point) {
+		points_forget(&l->p);
+		if (l->n_sums)
+			memset(l->sums, 0, l->n_sums * sizeof(*l->sums));
+		return 0;
+	}
+	err = classify(&l->p, point, &number);
 	if (err || number == NONE)
 		return err;
 	if (number >= l->n_sums) {

@@ -4,6 +4,7 @@
  */
 #include "agent/http/api.h"
 
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -434,6 +435,41 @@ static void test_values_of_a_label(struct history *h)
 	}
 }
 
+static void run_sql(const char *sql)
+{
+	sqlite3 *db = NULL;
+
+	CHECK(sqlite3_open(path, &db) == SQLITE_OK &&
+		      sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK,
+	      sql);
+	(void)sqlite3_close(db);
+}
+
+/* What of a window came before its damage is in no answer. */
+static void test_a_damaged_window_is_left_out(struct history *h)
+{
+	static const char *const urls[] = {
+		"/api/v1/timeline?from=@1700000000&to=@1700000030&step=1000&by=comm",
+		"/api/v1/timeline?from=@1700000000&to=@1700000030&step=1000&by=pid",
+		"/api/v1/heatmap?from=@1700000000&to=@1700000030",
+		"/api/v1/labels?from=@1700000000&to=@1700000030&key=comm",
+	};
+	char *damaged[sizeof(urls) / sizeof(urls[0])];
+
+	run_sql("UPDATE windows SET samples = substr(samples, 1, length(samples) - 1) WHERE id = "
+		"2");
+	for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++)
+		damaged[i] = ask(h, urls[i], 200);
+	run_sql("DELETE FROM windows WHERE id = 2");
+	for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
+		char *without = ask(h, urls[i], 200);
+
+		CHECK(!strcmp(damaged[i], without), urls[i]);
+		free(damaged[i]);
+		free(without);
+	}
+}
+
 static void test_page(struct history *h)
 {
 	struct http_request r = { .method = "GET", .path = "/", .body = "" };
@@ -470,6 +506,7 @@ int main(void)
 	test_samples(h);
 	test_values_of_a_label(h);
 	test_page(h);
+	test_a_damaged_window_is_left_out(h);
 	history_close(h);
 	for (int i = 0; i < 9; i++) {
 		char file[96];

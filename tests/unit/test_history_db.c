@@ -759,7 +759,9 @@ static void test_damage_is_found(void)
 
 static int count_point(void *ctx, const struct history_point *point)
 {
-	*(uint64_t *)ctx += point->n;
+	uint64_t *n = ctx;
+
+	*n = point ? *n + point->n : 0;
 	return 0;
 }
 
