@@ -25,11 +25,20 @@ struct ids {
 	size_t n;
 };
 
+struct bytes {
+	uint8_t *data;
+	size_t n, room, max;
+};
+
 struct pprof_file {
 	struct arena arena;
 	Perftools__Profiles__Profile *profile;
 	struct ids mappings, locations, functions;
 	size_t n_cut, first_cut; /* strings with a NUL inside, which are truncated in C */
+	/* Of pprof_read_apart: the encoded profile, and where its samples go on. */
+	struct bytes encoded;
+	size_t next, n_samples;
+	struct arena sample; /* one of them */
 };
 
 /* ---- ids ----------------------------------------------------------------- */
@@ -145,32 +154,29 @@ static void check_types(struct check *c, bool strict)
 		fault(c, "a negative time, duration or period");
 }
 
-/* Check that samples have as many values as there are types, known locations, and sound labels. */
-static void check_samples(struct check *c, bool strict)
+/* Check that a sample has as many values as there are types, known locations, and sound labels. */
+static void check_sample(struct check *c, const Perftools__Profiles__Sample *s, size_t i,
+			 bool strict)
 {
 	const Perftools__Profiles__Profile *p = c->profile;
 
-	for (size_t i = 0; i < p->n_sample; i++) {
-		const Perftools__Profiles__Sample *s = p->sample[i];
+	if (s->n_value != p->n_sample_type)
+		fault(c, "sample %zu has %zu values for %zu sample types", i, s->n_value,
+		      p->n_sample_type);
+	for (size_t j = 0; j < s->n_location_id; j++)
+		if (ids_find(&c->locations, s->location_id[j]) == SIZE_MAX)
+			fault(c, "sample %zu: no location %llu", i,
+			      (unsigned long long)s->location_id[j]);
+	for (size_t j = 0; j < s->n_label; j++) {
+		const Perftools__Profiles__Label *l = s->label[j];
 
-		if (s->n_value != p->n_sample_type)
-			fault(c, "sample %zu has %zu values for %zu sample types", i, s->n_value,
-			      p->n_sample_type);
-		for (size_t j = 0; j < s->n_location_id; j++)
-			if (ids_find(&c->locations, s->location_id[j]) == SIZE_MAX)
-				fault(c, "sample %zu: no location %llu", i,
-				      (unsigned long long)s->location_id[j]);
-		for (size_t j = 0; j < s->n_label; j++) {
-			const Perftools__Profiles__Label *l = s->label[j];
-
-			check_string(c, l->key, "label of sample", i);
-			check_string(c, l->str, "label of sample", i);
-			check_string(c, l->num_unit, "label of sample", i);
-			if (strict && !l->key)
-				fault(c, "sample %zu: a label without key", i);
-			if (strict && l->str && (l->num || l->num_unit))
-				fault(c, "sample %zu: a label with text and number", i);
-		}
+		check_string(c, l->key, "label of sample", i);
+		check_string(c, l->str, "label of sample", i);
+		check_string(c, l->num_unit, "label of sample", i);
+		if (strict && !l->key)
+			fault(c, "sample %zu: a label without key", i);
+		if (strict && l->str && (l->num || l->num_unit))
+			fault(c, "sample %zu: a label with text and number", i);
 	}
 }
 
@@ -258,7 +264,8 @@ size_t pprof_check(const Perftools__Profiles__Profile *p, bool strict, pprof_fau
 	check_ids(&c, &c.locations, "location", strict);
 	check_ids(&c, &c.functions, "function", strict);
 	check_types(&c, strict);
-	check_samples(&c, strict);
+	for (size_t i = 0; i < p->n_sample; i++)
+		check_sample(&c, p->sample[i], i, strict);
 	check_locations(&c, strict);
 	check_rest(&c, strict);
 out:
@@ -279,11 +286,6 @@ size_t pprof_check_file(const struct pprof_file *file, pprof_fault_fn fault_fn, 
 }
 
 /* ---- reading ------------------------------------------------------------- */
-
-struct bytes {
-	uint8_t *data;
-	size_t n, room, max;
-};
 
 /* Make room for at least one more byte, doubling the buffer up to max. -EFBIG at max. */
 static int bytes_grow(struct bytes *b)
@@ -442,32 +444,76 @@ static uint64_t take_varint(const uint8_t **at, const uint8_t *end)
 	return value;
 }
 
+/* Tags of fields, with their wire types. */
+enum { SAMPLE = 2 << 3 | 2, STRING_TABLE = 6 << 3 | 2 };
+
+struct field {
+	uint64_t tag;
+	const uint8_t *content; /* of a varint: its end */
+	size_t size;
+};
+
+/* Take a field of an encoded message. False: there are no more, or it is not complete or of a type without a size. */
+static bool take_field(const uint8_t **at, const uint8_t *end, struct field *out)
+{
+	const uint8_t *p = *at;
+	uint64_t tag = take_varint(&p, end), size = 0;
+	unsigned int type = tag & 7;
+
+	if (*at == end || type == 3 || type == 4)
+		return false;
+	if (type == 0)
+		(void)take_varint(&p, end);
+	else
+		size = type == 1 ? 8 : type == 5 ? 4 : take_varint(&p, end);
+	if (size > (uint64_t)(end - p))
+		return false;
+	*out = (struct field){ .tag = tag, .content = p, .size = (size_t)size };
+	*at = p + size;
+	return true;
+}
+
 /*
  * Find strings of the encoded message that contain a NUL; unpacked C strings do not show them. The
  * message was unpacked before, so its fields are known to be complete.
  */
 static void find_cut(struct pprof_file *file, const struct bytes *b)
 {
-	enum { STRING_TABLE = 6 << 3 | 2 };
 	const uint8_t *at = b->data, *end = at + b->n;
+	struct field f;
 
-	for (size_t i = 0; at < end;) {
-		uint64_t tag = take_varint(&at, end), size = 0;
-		unsigned int type = tag & 7;
-
-		if (type == 0)
-			(void)take_varint(&at, end);
-		else
-			size = type == 1 ? 8 : type == 5 ? 4 : take_varint(&at, end);
-		if (size > (uint64_t)(end - at))
-			break;
-		if (tag == STRING_TABLE) {
-			if (size && memchr(at, 0, size) && !file->n_cut++)
-				file->first_cut = i;
-			i++;
-		}
-		at += size;
+	for (size_t i = 0; take_field(&at, end, &f);) {
+		if (f.tag != STRING_TABLE)
+			continue;
+		if (f.size && memchr(f.content, 0, f.size) && !file->n_cut++)
+			file->first_cut = i;
+		i++;
 	}
+}
+
+/* Copy an encoded message without its samples; what is not complete is copied as it is. The caller frees to->data. -ENOMEM. */
+static int copy_rest(const struct bytes *b, struct bytes *to)
+{
+	const uint8_t *at = b->data, *end = at + b->n, *begin = at;
+	size_t size = b->n;
+	struct field f;
+
+	for (; take_field(&at, end, &f); begin = at)
+		size -= f.tag == SAMPLE ? (size_t)(at - begin) : 0;
+	*to = (struct bytes){ .data = malloc(size + 1) };
+	if (!to->data)
+		return -ENOMEM;
+	for (at = begin = b->data; begin < end; begin = at) {
+		if (!take_field(&at, end, &f)) {
+			f.tag = 0;
+			at = end;
+		}
+		if (f.tag == SAMPLE)
+			continue;
+		memcpy(to->data + to->n, begin, (size_t)(at - begin));
+		to->n += (size_t)(at - begin);
+	}
+	return 0;
 }
 
 /* Unpack and check the message. On failure error says why, unless it is -ENOMEM. */
@@ -482,10 +528,10 @@ static int decode(struct pprof_file *file, const struct bytes *b, char *error)
 		(void)snprintf(error, PPROF_ERROR_SIZE,
 			       full ? "it unpacks to more than %zu bytes"
 				    : "not a pprof profile (%zu bytes)",
-			       full ? file->arena.limit : b->n);
+			       full ? file->arena.limit : file->encoded.n);
 		return full ? -EFBIG : -EBADMSG;
 	}
-	if (!b->n) {
+	if (!file->encoded.n) {
 		(void)snprintf(error, PPROF_ERROR_SIZE, "it is empty");
 		return -EBADMSG;
 	}
@@ -501,24 +547,31 @@ static int decode(struct pprof_file *file, const struct bytes *b, char *error)
 	return 0;
 }
 
-/*
- * Unpacked messages take up to about six times the bytes of the profile, which is the arena's
- * limit.
- */
-int pprof_read(int fd, size_t max_bytes, struct pprof_file **out, char *error)
+/* Read a profile, with its samples or apart from them. */
+static int read_file(int fd, size_t max_bytes, bool apart, struct pprof_file **out, char *error)
 {
-	struct bytes b = { .max = max_bytes };
+	/* Unpacked messages take up to about six times the bytes of the profile. */
+	const size_t limit = max_bytes > SIZE_MAX / 8 ? SIZE_MAX : max_bytes * 6 + (1u << 20);
 	struct pprof_file *file = calloc(1, sizeof(*file));
+	struct bytes rest = { .data = NULL };
 	int err;
 
 	error[0] = '\0';
 	if (!file)
 		return -ENOMEM;
-	arena_init(&file->arena, max_bytes > SIZE_MAX / 8 ? SIZE_MAX : max_bytes * 6 + (1u << 20));
-	err = read_all(fd, &b, error);
+	arena_init(&file->arena, limit);
+	arena_init(&file->sample, limit);
+	file->encoded.max = max_bytes;
+	err = read_all(fd, &file->encoded, error);
+	if (!err && apart && file->encoded.n)
+		err = copy_rest(&file->encoded, &rest);
 	if (!err)
-		err = decode(file, &b, error);
-	free(b.data);
+		err = decode(file, apart ? &rest : &file->encoded, error);
+	free(rest.data);
+	if (!apart) {
+		free(file->encoded.data);
+		file->encoded.data = NULL;
+	}
 	if (err) {
 		if (!error[0])
 			(void)snprintf(error, PPROF_ERROR_SIZE, "%s",
@@ -531,6 +584,53 @@ int pprof_read(int fd, size_t max_bytes, struct pprof_file **out, char *error)
 	return 0;
 }
 
+int pprof_read(int fd, size_t max_bytes, struct pprof_file **out, char *error)
+{
+	return read_file(fd, max_bytes, false, out, error);
+}
+
+int pprof_read_apart(int fd, size_t max_bytes, struct pprof_file **out, char *error)
+{
+	return read_file(fd, max_bytes, true, out, error);
+}
+
+/* Find the next sample of an encoded profile. */
+static bool take_sample(struct pprof_file *file, struct field *f)
+{
+	const struct bytes *b = &file->encoded;
+	const uint8_t *at = b->data + file->next;
+	bool is;
+
+	do
+		is = take_field(&at, b->data + b->n, f);
+	while (is && f->tag != SAMPLE);
+	file->next = (size_t)(at - b->data);
+	return is;
+}
+
+int pprof_next_sample(struct pprof_file *file, const Perftools__Profiles__Sample **out, char *error)
+{
+	struct check c = { .profile = file->profile,
+			   .locations = file->locations,
+			   .fault = first_fault,
+			   .ctx = error };
+	Perftools__Profiles__Sample *s;
+	struct field f;
+
+	error[0] = '\0';
+	if (!file->encoded.data || !take_sample(file, &f))
+		return 0;
+	arena_reset(&file->sample);
+	s = perftools__profiles__sample__unpack(&file->sample.allocator, f.size, f.content);
+	if (!s) {
+		(void)snprintf(error, PPROF_ERROR_SIZE, "sample %zu is damaged", file->n_samples);
+		return -EBADMSG;
+	}
+	check_sample(&c, s, file->n_samples++, false);
+	*out = s;
+	return c.n_faults ? -EBADMSG : 1;
+}
+
 void pprof_file_free(struct pprof_file *file)
 {
 	if (!file)
@@ -538,6 +638,8 @@ void pprof_file_free(struct pprof_file *file)
 	free(file->mappings.all);
 	free(file->locations.all);
 	free(file->functions.all);
+	free(file->encoded.data);
+	arena_fini(&file->sample);
 	arena_fini(&file->arena); /* the arena holds the profile */
 	free(file);
 }

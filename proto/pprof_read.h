@@ -23,6 +23,17 @@ enum { PPROF_ERROR_SIZE = 256 };
  * it is known.
  */
 int pprof_read(int fd, size_t max_bytes, struct pprof_file **out, char *error);
+/*
+ * Read a profile likewise, but without its samples: pprof_profile() has none. They stay packed, which takes a fraction of the
+ * memory, and pprof_next_sample() unpacks and checks one after the other.
+ */
+int pprof_read_apart(int fd, size_t max_bytes, struct pprof_file **out, char *error);
+/*
+ * Give the next sample of a profile that was read so; it is borrowed until the next call. Return 1, 0 at the end, or
+ * -EBADMSG or -ENOMEM; error is set as by pprof_read().
+ */
+int pprof_next_sample(struct pprof_file *file, const Perftools__Profiles__Sample **out,
+		      char *error);
 void pprof_file_free(struct pprof_file *file); /* NULL is fine */
 
 /* The profile is borrowed until pprof_file_free(). */

@@ -76,11 +76,53 @@ static size_t write_it(void (*build)(struct pprof *), int level, uint8_t *out, s
 	return n > 0 ? (size_t)n : 0;
 }
 
+static bool same_sample(const Perftools__Profiles__Sample *a, const Perftools__Profiles__Sample *b)
+{
+	const size_t size = perftools__profiles__sample__get_packed_size(a);
+	uint8_t *x = malloc(size + 1), *y = malloc(size + 1);
+	bool same = x && y && perftools__profiles__sample__get_packed_size(b) == size;
+
+	if (same) {
+		(void)perftools__profiles__sample__pack(a, x);
+		(void)perftools__profiles__sample__pack(b, y);
+		same = !memcmp(x, y, size);
+	}
+	free(x);
+	free(y);
+	return same;
+}
+
+/* Read a profile apart from its samples. The result and all samples must be those of reading it whole. */
+static void check_apart(int fd, int whole_err, const struct pprof_file *whole)
+{
+	const Perftools__Profiles__Profile *p = whole ? pprof_profile(whole) : NULL;
+	const Perftools__Profiles__Sample *s;
+	struct pprof_file *file = NULL;
+	char error[PPROF_ERROR_SIZE];
+	size_t n = 0;
+	int err;
+
+	(void)lseek(fd, 0, SEEK_SET);
+	err = pprof_read_apart(fd, MAX, &file, error);
+	if (!err) {
+		CHECK(!pprof_profile(file)->n_sample, "no sample is unpacked");
+		while ((err = pprof_next_sample(file, &s, error)) == 1) {
+			CHECK(!p || (n < p->n_sample && same_sample(s, p->sample[n])), "a sample");
+			n++;
+		}
+	}
+	CHECK(whole_err == -EFBIG || err == whole_err, "the same result");
+	CHECK((err != 0) == (error[0] != '\0'), "it says why");
+	CHECK(!p || n == p->n_sample, "all samples");
+	pprof_file_free(file);
+}
+
 static int read_it(const void *bytes, size_t size, struct pprof_file **out, char *error)
 {
 	int fd = file_of(bytes, size);
 	int err = pprof_read(fd, MAX, out, error);
 
+	check_apart(fd, err, err ? NULL : *out);
 	(void)close(fd);
 	return err;
 }

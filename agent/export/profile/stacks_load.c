@@ -1,4 +1,5 @@
 /* agent/export/profile/stacks_load.c: reads a pprof file into a profile in memory. */
+#include "agent/array.h"
 #include "agent/export/profile/stacks.h"
 #include "agent/limits.h"
 #include "agent/log.h"
@@ -20,14 +21,18 @@ typedef Perftools__Profiles__Profile profile_message;
 
 struct loading {
 	struct stacks *s;
-	const struct pprof_file *file;
+	struct pprof_file *file;
 	const profile_message *p;
 	bool base;
 	const char **texts; /* by index in the file: our text; NULL: not yet */
 	uint32_t *modules, *functions, *locations; /* by position in the file: our index */
 	size_t type_of[TYPES_MAX];		   /* by position in the file: our type */
+	/* Of one sample. */
+	uint32_t *ids, *labels;
+	size_t room_ids, room_labels;
 	int err;
-	const char *why;
+	const char *why; /* NULL: error says why, or the code */
+	char error[PPROF_ERROR_SIZE];
 };
 
 /*
@@ -169,58 +174,51 @@ static int load_locations(struct loading *l)
 	return err;
 }
 
-/* Add a sample of the file. ids and labels have room for its locations and labels. */
-static int load_sample(struct loading *l, const Perftools__Profiles__Sample *from, uint32_t *ids,
-		       uint32_t *labels)
+static int load_sample(struct loading *l, const Perftools__Profiles__Sample *from)
 {
 	struct stacks_sample to = { .n_locations = (uint32_t)from->n_location_id,
 				    .n_labels = (uint32_t)from->n_label,
 				    .base = l->base };
 	int64_t values[TYPES_MAX];
-	int err;
+	int err = array_reserve(l->ids, from->n_location_id + 1, l->room_ids);
 
+	if (!err)
+		err = array_reserve(l->labels, from->n_label + 1, l->room_labels);
+	if (err)
+		return err;
 	for (size_t i = 0; i < from->n_location_id; i++)
-		ids[i] = l->locations[pprof_place_of_location(l->file, from->location_id[i])];
+		l->ids[i] = l->locations[pprof_place_of_location(l->file, from->location_id[i])];
 	for (size_t i = 0; i < from->n_label; i++) {
 		const Perftools__Profiles__Label *label = from->label[i];
 
-		labels[i] = stacks_keep_label(
+		l->labels[i] = stacks_keep_label(
 			l->s,
 			&(struct stacks_label){ .key = text_at(l, label->key),
 						.text = label->str ? text_at(l, label->str) : NULL,
 						.unit = text_at(l, label->num_unit),
 						.number = label->num });
-		if (l->err || labels[i] == UW_HASH_NONE)
+		if (l->err || l->labels[i] == UW_HASH_NONE)
 			return -ENOMEM;
 	}
 	for (size_t i = 0; i < from->n_value; i++)
 		values[l->type_of[i]] = from->value[i];
-	err = stacks_add(l->s, &to, ids, labels, values);
+	err = stacks_add(l->s, &to, l->ids, l->labels, values);
 	return err == -EFBIG ? refuse(l, err, "more frames than any profile has") : err;
 }
 
 /* Add the samples of the file. */
 static int load_samples(struct loading *l)
 {
-	size_t most_ids = 0, most_labels = 0;
-	uint32_t *ids, *labels;
+	const Perftools__Profiles__Sample *sample;
 	int err;
 
-	for (size_t i = 0; i < l->p->n_sample; i++) {
-		const Perftools__Profiles__Sample *sample = l->p->sample[i];
-
-		if (sample->n_location_id > most_ids)
-			most_ids = sample->n_location_id;
-		if (sample->n_label > most_labels)
-			most_labels = sample->n_label;
+	while ((err = pprof_next_sample(l->file, &sample, l->error)) == 1) {
+		err = load_sample(l, sample);
+		if (err)
+			break;
 	}
-	ids = calloc(most_ids + 1, sizeof(*ids));
-	labels = calloc(most_labels + 1, sizeof(*labels));
-	err = ids && labels ? 0 : -ENOMEM;
-	for (size_t i = 0; !err && i < l->p->n_sample; i++)
-		err = load_sample(l, l->p->sample[i], ids, labels);
-	free(ids);
-	free(labels);
+	free(l->ids);
+	free(l->labels);
 	return err;
 }
 
@@ -277,22 +275,19 @@ static int load(struct loading *l)
 int stacks_load_fd(struct stacks *s, int fd, const char *name, bool base)
 {
 	struct loading l = { .s = s, .base = base };
-	struct pprof_file *file = NULL;
-	char error[PPROF_ERROR_SIZE];
-	int err = pprof_read(fd, (size_t)limits.profile_bytes, &file, error);
+	int err = pprof_read_apart(fd, (size_t)limits.profile_bytes, &l.file, l.error);
 
 	if (err == -EFBIG)
 		limits_reach(profile_bytes, 1);
 	if (err) {
-		log_error("%s: %s", name, error);
+		log_error("%s: %s", name, l.error);
 		return err;
 	}
-	l.file = file;
-	l.p = pprof_profile(file);
+	l.p = pprof_profile(l.file);
 	err = load(&l);
 	if (err)
-		log_error("%s: %s", name, l.why ? l.why : strerror(-err));
-	pprof_file_free(file);
+		log_error("%s: %s", name, l.why ? l.why : *l.error ? l.error : strerror(-err));
+	pprof_file_free(l.file);
 	return err;
 }
 
