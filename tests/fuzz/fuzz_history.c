@@ -139,7 +139,7 @@ static void step(sqlite3_stmt *stmt)
 static void add_frame(struct history_page_frame *frames, const int64_t *numbers,
 		      struct uw_bytes lines)
 {
-	const int64_t id = ((numbers[0] - 1) & (FRAMES - 1)) + 1;
+	const int64_t id = (int64_t)(((uint64_t)numbers[0] - 1) & (FRAMES - 1)) + 1;
 	struct history_page_frame *f = &frames[id - 1];
 
 	*f = (struct history_page_frame){ .there = true,
