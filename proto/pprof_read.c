@@ -494,16 +494,13 @@ static void find_cut(struct pprof_file *file, const struct bytes *b)
 /* Copy an encoded message without its samples; what is not complete is copied as it is. The caller frees to->data. -ENOMEM. */
 static int copy_rest(const struct bytes *b, struct bytes *to)
 {
-	const uint8_t *at = b->data, *end = at + b->n, *begin = at;
-	size_t size = b->n;
+	const uint8_t *at = b->data, *end = at + b->n;
 	struct field f;
 
-	for (; take_field(&at, end, &f); begin = at)
-		size -= f.tag == SAMPLE ? (size_t)(at - begin) : 0;
-	*to = (struct bytes){ .data = malloc(size + 1) };
+	*to = (struct bytes){ .data = malloc(b->n) }; /* what is not written takes no memory */
 	if (!to->data)
 		return -ENOMEM;
-	for (at = begin = b->data; begin < end; begin = at) {
+	for (const uint8_t *begin = at; begin < end; begin = at) {
 		if (!take_field(&at, end, &f)) {
 			f.tag = 0;
 			at = end;

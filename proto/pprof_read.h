@@ -30,7 +30,7 @@ int pprof_read(int fd, size_t max_bytes, struct pprof_file **out, char *error);
 int pprof_read_apart(int fd, size_t max_bytes, struct pprof_file **out, char *error);
 /*
  * Give the next sample of a profile that was read so; it is borrowed until the next call. Return 1, 0 at the end, or
- * -EBADMSG or -ENOMEM; error is set as by pprof_read().
+ * -EBADMSG, also if there is no memory to unpack it; error is set as by pprof_read().
  */
 int pprof_next_sample(struct pprof_file *file, const Perftools__Profiles__Sample **out,
 		      char *error);

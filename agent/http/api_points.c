@@ -587,7 +587,6 @@ static int take_heatmap(void *ctx, const struct history_point *point)
 	int err;
 
 	if (!point) {
-		points_forget(&h->p);
 		memset(h->cells, 0, h->n_columns * h->n_rows * sizeof(*h->cells));
 		h->n_merged = 0;
 		return 0;
