@@ -20,7 +20,7 @@
 enum { ARGUMENTS_MAX = 60, TOKEN_MAX = 4096 };
 
 struct options {
-	const char *url, *fleet, *token_file, *output;
+	const char *url, *fleet, *token_file, *ca_file, *output;
 	bool json, sql;
 	struct argument { /* of the request: KEY=VALUE */
 		const char *key, *value;
@@ -144,6 +144,8 @@ static const struct option_row option_rows[] = {
 	{ "--sql", 0, NULL, "of a fleet: print the queries in SQL instead of the answer",
 	  .set = option_true, AT(sql) },
 	{ "--token-file", 0, "FILE", "send the token in FILE", .set = option_text, AT(token_file) },
+	{ "--ca-file", 0, "FILE", "trust the certificates in FILE (PEM), not those of the system",
+	  .set = option_text, AT(ca_file) },
 	{ "--from", 0, "TIME",
 	  "begin at TIME: -10m, 23:59, 2026-01-31T23:59:59Z, … (default: -5m, of a fleet -1h)",
 	  .set = when_option, AT(from_ns) },
@@ -404,6 +406,7 @@ static int query(const struct question *q, const struct options *o, const char *
 		return err ? CMD_FAILED : CMD_DONE;
 	}
 	request.token = o->token_file ? token : NULL;
+	request.ca_file = o->ca_file;
 	request.path = request_path = make_path(q, o, q->posts ? NULL : argument);
 	if (!request_path) {
 		log_error("%s", strerror(ENOMEM));

@@ -60,6 +60,14 @@ static int refused(const struct client_request *r, long status, const struct con
 	return -EIO;
 }
 
+/* Return what to do about an error of libcurl, or "". */
+static const char *advice(const struct client_request *r, int rc)
+{
+	if (rc == CURL_CERTIFICATE_REFUSED && !r->ca_file)
+		return "; see --ca-file";
+	return rc == CURL_NO_CA_FILE ? "; is --ca-file a file of certificates?" : "";
+}
+
 static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	       struct curl_slist *headers, struct content *c)
 {
@@ -87,6 +95,8 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	(void)l->setopt(easy, CURL_OPTION_NO_SIGNALS, 1L);
 	(void)l->setopt(easy, CURL_OPTION_CONNECT_SECONDS, (long)CONNECT_SECONDS);
 	(void)l->setopt(easy, CURL_OPTION_SECONDS, (long)r->seconds);
+	if (r->ca_file)
+		(void)l->setopt(easy, CURL_OPTION_CA_FILE, r->ca_file);
 	rc = l->perform(easy);
 	cannot = rc == CURL_CANNOT_CONNECT || rc == CURL_CANNOT_RESOLVE;
 	(void)l->getinfo(easy, CURL_INFO_STATUS, &status);
@@ -97,10 +107,8 @@ static int ask(const struct curl *l, void *easy, const struct client_request *r,
 	else if (rc)
 		log_error("%s: %s%s%s%s", curl_shown(r->url, shown),
 			  *c->error ? c->error : l->error(rc), cannot ? "; does " : "",
-			  !cannot    ? ""
-			  : r->asked ? r->asked
-				     : "offwind daemon",
-			  cannot ? " run there?" : "");
+			  cannot ? r->asked ? r->asked : "offwind daemon" : "",
+			  cannot ? " run there?" : advice(r, rc));
 	else if (status != 200)
 		return refused(r, status, c);
 	return rc ? -EIO : 0;

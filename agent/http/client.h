@@ -15,6 +15,7 @@ struct client_request { /* all borrowed */
 	size_t body_size;     /* 0: body is a text */
 	const char *type;     /* of the body; NULL: SQL */
 	const char *token;    /* NULL: none */
+	const char *ca_file;  /* certificates to trust, PEM; NULL: those of the system */
 	unsigned int seconds; /* that the reply may take; 0: as long as it does */
 	const char *asked;    /* what should answer there; NULL: offwind daemon */
 };
