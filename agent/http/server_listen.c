@@ -138,6 +138,24 @@ static int check_reach(const struct server *s, const char *address, const struct
 	return -EPERM;
 }
 
+/* Port 0 leaves the choice to the kernel (ip(7)): let the name of the socket have the port that it chose. */
+static void take_port(struct server_socket *s)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+	} at = { .any.sa_family = AF_UNSPEC };
+	socklen_t size = sizeof(at);
+	char *colon = strrchr(s->host, ':');
+
+	if (getsockname(s->fd, &at.any, &size) || !colon)
+		return;
+	colon++;
+	(void)snprintf(colon, sizeof(s->host) - (size_t)(colon - s->host), "%u",
+		       ntohs(at.any.sa_family == AF_INET ? at.four.sin_port : at.six.sin6_port));
+}
+
 static int bind_to(struct server *s, const char *address, const struct addrinfo *at)
 {
 	struct server_socket new = { .loopback = is_loopback(at->ai_addr) };
@@ -165,6 +183,7 @@ static int bind_to(struct server *s, const char *address, const struct addrinfo 
 			(void)close(new.fd);
 		return err;
 	}
+	take_port(&new);
 	return begin(s, address, &new);
 }
 

@@ -16,15 +16,17 @@ certificate() { # NAME
 certificate own
 certificate other
 (umask 077 && echo a-secret >"$dir/token" && echo a-guess >"$dir/guess")
-port=$(free_port) url=https://localhost:$port
 cat >"$dir/conf" <<C
 [server]
-listen = 0.0.0.0:$port
+listen = 0.0.0.0:0
 token-file = $dir/token
 tls-certificate = $dir/own
 tls-key = $dir/own.key
 C
 "$offwind" daemon --config "$dir/conf" --db "$dir/o.db" 2>"$dir/log" & daemon=$!
+serves() { port=$(sed -n 's|.*serving at https://0\.0\.0\.0:\([1-9][0-9]*\)/.*|\1|p' "$dir/log") && [ "$port" ]; }
+until_or_dead $daemon serves || { fail "$(cat "$dir/log")"; exit 1; }
+url=https://localhost:$port
 
 ask() { curl -sS --max-time 60 --cacert "$dir/own" "$@" 2>&1; } # what curl takes
 secret=(-H "Authorization: Bearer a-secret")
