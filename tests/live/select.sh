@@ -35,15 +35,24 @@ print(stats['total']['fired'], 'fired on', len(stats['cpus']), 'CPUs')
 PY
 accounts() { python3 "$dir/accounts.py" "$dir/stats.json" >"$dir/py" 2>&1 || fail "$1: the accounts: $(cat "$dir/py")"; }
 
-# Record with these options, longer each time, until there are samples; write "pid/tid cpu comm" of each to $dir/who.
+# Write "pid/tid cpu comm" of each sample in a capture file to $dir/who.
+list() { # FILE
+	local rc
+	rm -f "$dir/text"
+	"$offwind" unwind -q --format text --no-inline -o "$dir/text" "$1"
+	rc=$?
+	# "NAME PID/TID [CPU] TIME: …", where the name may have blanks
+	sed -nE 's#^([^\t\# ].*) +([0-9]+/[0-9]+) +\[([0-9]+)\] .*#\2 \3 \1#p' "$dir/text" >"$dir/who"
+	return $rc
+}
+
+# Record with these options, longer each time, until there are samples, and list them.
 who() {
 	local ms
 	for ms in 500 1000 2000 4000 8000; do
 		"$offwind" record -F 997 -d ${ms}ms --raw -o "$dir/who.owc" --stats "$dir/stats.json" "$@" 2>"$dir/log" || grep -q 'no samples were recorded' "$dir/log" ||
 			{ fail "record $*: $(cat "$dir/log")"; : >"$dir/who"; return; }
-		"$offwind" unwind -q --format text --no-inline -o "$dir/text" "$dir/who.owc" || fail "unwind of $*"
-		# "NAME PID/TID [CPU] TIME: …", where the name may have blanks
-		sed -nE 's#^([^\t\# ].*) +([0-9]+/[0-9]+) +\[([0-9]+)\] .*#\2 \3 \1#p' "$dir/text" >"$dir/who"
+		list "$dir/who.owc" || fail "unwind of $*"
 		accounts "$*"
 		[ "$(wc -l <"$dir/who")" -lt 20 ] || return
 	done
@@ -101,6 +110,7 @@ if [ -z "$mount" ]; then
 fi
 id=$(printf '%064x' $$)
 uid=$(printf '%08x-0000-1111-2222-333344445555' $$)
+has_samples() { list "$dir/later.owc" 2>"$dir/unended"; [ "$(wc -l <"$dir/who")" -ge 100 ]; } # while the file grows
 # Record with these options, make the cgroup, and check that what moves there is recorded from then on.
 later() { # cgroup option…
 	local cgroup=$1 recording
@@ -109,11 +119,10 @@ later() { # cgroup option…
 	"$offwind" record -F 997 --raw -o "$dir/later.owc" --stats "$dir/stats.json" "$@" 2>"$dir/log" & recording=$!
 	until_or_dead $recording [ -s "$dir/later.owc" ] || { fail "$*: $(cat "$dir/log")"; return; }
 	mkdir -p "$cgroup" && echo $threads >"$cgroup/cgroup.procs"
-	until_or_dead $recording larger "$dir/later.owc" 100000 || fail "$*: a new cgroup is not recorded"
+	until_or_dead $recording has_samples || fail "$*: a new cgroup is not recorded"
 	kill -INT $recording
 	wait $recording || fail "$*: $(cat "$dir/log")"
-	"$offwind" unwind -q --format text --no-inline -o "$dir/text" "$dir/later.owc"
-	sed -nE 's#^([^\t\# ].*) +([0-9]+/[0-9]+) +\[([0-9]+)\] .*#\2 \3 \1#p' "$dir/text" >"$dir/who"
+	list "$dir/later.owc" || fail "$*: unwind"
 	only "^$threads/" "$*, for a new cgroup"
 	accounts "$*, for a new cgroup"
 	echo $threads >"$mount/cgroup.procs"
