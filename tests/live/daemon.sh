@@ -17,26 +17,18 @@ begin() { # option…
 	"$offwind" daemon --config "$dir/short" --db "$db" --listen "unix:$socket" --listen "127.0.0.1:$port" "$@" 2>"$dir/log" & daemon=$!
 }
 # Print what a request gives, after its status.
-get() { # path [header…]
-	python3 - "$socket" "$@" <<-'PY'
-	import http.client, socket, sys
-	class Local(http.client.HTTPConnection):
-	    def connect(self):
-	        self.sock = socket.socket(socket.AF_UNIX)
-	        self.sock.settimeout(100)
-	        self.sock.connect(self.host_path)
-	c = Local('localhost')
-	c.host_path = sys.argv[1]
-	try:
-	    method, path, body = (sys.argv[2].split(' ', 2) + [''])[:3] if sys.argv[2].startswith('POST ') else ('GET', sys.argv[2], '')
-	    c.request(method, path, body.encode(), dict(h.split(': ') for h in sys.argv[3:]))
-	    r = c.getresponse()
-	    print(r.status)
-	    sys.stdout.flush()
-	    sys.stdout.buffer.write(r.read())
-	except OSError as e:
-	    print(e)
-	PY
+get() { # path, or "POST path body" [header…]
+	local path=$1 body header options=() got=$dir/got.$BASHPID
+	shift
+	if [[ $path == 'POST '* ]]; then
+		read -r _ path body <<<"$path"
+		options=(-H 'Content-Type:' --data-raw "$body")
+	fi
+	for header; do options+=(-H "$header"); done
+	: >"$got"
+	curl -gsS --max-time 100 --unix-socket "$socket" "${options[@]}" -o "$got" -w '%{http_code}\n' "http://localhost$path" 2>&1
+	cat "$got"
+	rm -f "$got"
 }
 status() { get "$@" >"$dir/status"; head -n 1 "$dir/status"; }
 is_ready() { [ "$(status /readyz)" = 200 ]; }
