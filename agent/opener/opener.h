@@ -159,7 +159,8 @@ int opener_known_directory(uint32_t pid, const char *path, uint32_t major, uint3
  * open on /proc/PID.
  *
  * Return 0, or -ETIMEDOUT: the thread is left behind, as of errand_run. In all other cases nothing was begun: -ESRCH,
- * -ENOMEM, or -EBUSY: a thread is left behind for a process of the same user, or for four users.
+ * -ENOMEM, or -EBUSY: a thread is left behind for a process of the same user, or for four users of the same kind. Root is
+ * one, users with ids below 100,000 are another, and those with other ids, of which one user may have thousands.
  */
 struct errand;
 int opener_errand(int process, const struct errand *errand, uint64_t wait_ns);

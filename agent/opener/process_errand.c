@@ -13,7 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define USERS_MAX 4 /* that may keep a thread waiting at a time */
+#define USERS_MAX 4 /* of a kind, that may keep a thread waiting at a time */
+
+/*
+ * The ids from here on are mostly those of user namespaces (SUB_UID_MIN of login.defs(5)): an ordinary user may have 65,536 of
+ * them, and be as many users.
+ */
+#define SUBORDINATE_UIDS 100000
+
+/* Hostile users can use up what users of their own kind share: root's processes are looked at beside any number of them. */
+enum kind { KIND_ROOT, KIND_ORDINARY, KIND_SUBORDINATE };
 
 /* One that is under way. */
 struct waiting {
@@ -28,7 +37,17 @@ static struct waiting *under_way;
 static uint64_t n_begun;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Add it to those that are under way. -EBUSY: a thread was left behind for one of this user, or for too many users. */
+static enum kind kind_of(uid_t uid)
+{
+	if (!uid)
+		return KIND_ROOT;
+	return uid < SUBORDINATE_UIDS ? KIND_ORDINARY : KIND_SUBORDINATE;
+}
+
+/*
+ * Add it to those that are under way. -EBUSY: a thread was left behind for one of this user, or for too many users of the same
+ * kind.
+ */
 static int begin(struct waiting *w)
 {
 	unsigned int n = 0;
@@ -36,7 +55,7 @@ static int begin(struct waiting *w)
 
 	(void)pthread_mutex_lock(&lock);
 	for (const struct waiting *other = under_way; other; other = other->next)
-		if (other->is_left)
+		if (other->is_left && kind_of(other->uid) == kind_of(w->uid))
 			busy |= other->uid == w->uid || ++n == USERS_MAX;
 	if (!busy) {
 		w->number = ++n_begun;
