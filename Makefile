@@ -139,6 +139,8 @@ endef
 ASAN_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
 	$(if $(COMPARES),,-fno-sanitize-coverage=trace-cmp)
 $(BUILD)/asan/%: override CC := $(CLANG)
+# Optimising a unit test takes longer than running it does.
+$(BUILD)/asan/tests/unit/%.o: ASAN_FLAGS += -O0
 $(BUILD)/asan/tests/fuzz/fuzz_%: LDFLAGS += -fsanitize=fuzzer
 # They are many, and lld takes a third of the time that ld takes. A test knows the length of its own build-id.
 $(BUILD)/asan/tests/fuzz/fuzz_% $(BUILD)/asan/tests/unit/test_%: LDFLAGS += -fuse-ld=lld -Wl,--build-id=sha1
