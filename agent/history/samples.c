@@ -115,6 +115,45 @@ static bool same_types(const struct history_sample *a, const struct history_samp
 	return true;
 }
 
+/*
+ * Note how many times the first value of a group the others are. 0, which is none: no number of times, so that the next group
+ * is no multiple either.
+ */
+static void take_units(const struct history_sample *s, int64_t units[HISTORY_VALUES])
+{
+	const int64_t first = s->n_values ? s->values[0].value : 0;
+
+	for (uint32_t i = 1; i < s->n_values; i++) {
+		const int64_t value = s->values[i].value;
+		const bool divides =
+			first && !(first == -1 && value == INT64_MIN) && value % first == 0;
+
+		units[i] = divides ? value / first : 0;
+	}
+}
+
+/* Return a multiple of a value. It may overflow, as it does again when it is read. */
+static int64_t multiple(int64_t value, int64_t unit)
+{
+	return (int64_t)((uint64_t)value * (uint64_t)unit);
+}
+
+/* What a group is packed after. */
+struct packed {
+	struct history_sample last;
+	int64_t units[HISTORY_VALUES];
+};
+
+static bool are_multiples(const struct packed *before, const struct history_sample *sum)
+{
+	if (!same_types(&before->last, sum))
+		return false;
+	for (uint32_t i = 1; i < sum->n_values; i++)
+		if (sum->values[i].value != multiple(sum->values[0].value, before->units[i]))
+			return false;
+	return true;
+}
+
 static void put_values(struct history_bytes *b, const struct history_sample *before,
 		       const struct history_sample *sum, int *err)
 {
@@ -134,20 +173,11 @@ static void put_values(struct history_bytes *b, const struct history_sample *bef
 	}
 }
 
-/* Pack a group whose sum is in *sum; its n samples are needed for their times. */
-static void put_group(struct history_bytes *b, const struct history_sample *before,
-		      const struct history_sample *sum, const struct history_sample *samples,
-		      size_t n, enum history_level level, int *err)
+static void put_times(struct history_bytes *b, const struct history_sample *samples, size_t n,
+		      int *err)
 {
 	uint64_t last = 0;
 
-	history_put_uleb(b, sum->labels - before->labels, err);
-	history_put_sleb(b, (int64_t)sum->pid - before->pid, err);
-	history_put_sleb(b, (int64_t)sum->tid - before->tid, err);
-	history_put_sleb(b, (int64_t)(sum->node - before->node), err);
-	put_values(b, before, sum, err);
-	if (level != HISTORY_TIMES)
-		return;
 	history_put_uleb(b, n, err);
 	for (size_t i = 0; i < n; i++) {
 		uint64_t time = samples[i].time_ns / WINDOW_TIME_NS;
@@ -155,6 +185,39 @@ static void put_group(struct history_bytes *b, const struct history_sample *befo
 		history_put_uleb(b, time - last, err);
 		last = time;
 	}
+}
+
+/* Pack a group whose sum is in *sum, which the next one comes after; its n samples are needed for their times. */
+static void put_group(struct history_bytes *b, struct packed *before,
+		      const struct history_sample *sum, const struct history_sample *samples,
+		      size_t n, enum history_level level, int *err)
+{
+	const struct history_sample *last = &before->last;
+	const bool multiples = are_multiples(before, sum);
+	const bool same = sum->labels == last->labels && sum->pid == last->pid &&
+			  sum->tid == last->tid && sum->node >= last->node &&
+			  sum->node - last->node <= UINT64_MAX >> WINDOW_HEAD_BITS;
+
+	history_put_uleb(
+		b,
+		(same ? (sum->node - last->node) << WINDOW_HEAD_BITS : WINDOW_OTHER_THREAD) |
+			(multiples ? 0 : WINDOW_OTHER_VALUES),
+		err);
+	if (!same) {
+		history_put_uleb(b, sum->labels - last->labels, err);
+		history_put_sleb(b, (int64_t)sum->pid - last->pid, err);
+		history_put_sleb(b, (int64_t)sum->tid - last->tid, err);
+		history_put_sleb(b, (int64_t)(sum->node - last->node), err);
+	}
+	if (!multiples)
+		put_values(b, last, sum, err);
+	else if (sum->n_values)
+		history_put_sleb(b, sum->values[0].value, err);
+	if (level == HISTORY_TIMES)
+		put_times(b, samples, n, err);
+	if (!multiples)
+		take_units(sum, before->units);
+	before->last = *sum;
 }
 
 static void put_header(struct history_bytes *out, enum history_level level, int *err)
@@ -167,7 +230,7 @@ static void put_header(struct history_bytes *out, enum history_level level, int 
 int samples_pack(struct history_sample *samples, size_t n, enum history_level level,
 		 struct history_bytes *out)
 {
-	struct history_sample before = { .labels = 0 };
+	struct packed before = { .last = { .labels = 0 } };
 	int err = 0;
 
 	for (size_t i = 0; level == HISTORY_TOGETHER && i < n; i++)
@@ -185,7 +248,6 @@ int samples_pack(struct history_sample *samples, size_t n, enum history_level le
 			    !add_values(&sum, &samples[end]))
 				break;
 		put_group(out, &before, &sum, samples + i, end - i, level, &err);
-		before = sum;
 	}
 	return err;
 }
@@ -196,7 +258,8 @@ int samples_open(const void *blob, size_t size, struct samples_reader *out)
 {
 	struct samples_reader r = { .bytes = uw_bytes_of(blob, size) };
 
-	if (uw_bytes_uleb(&r.bytes) != WINDOW_BLOB_VERSION)
+	r.version = uw_bytes_uleb(&r.bytes);
+	if (r.bytes.err || r.version < 1 || r.version > WINDOW_BLOB_VERSION)
 		return r.bytes.err ? r.bytes.err : -ENOTSUP;
 	r.level = uw_bytes_uleb(&r.bytes);
 	if (r.bytes.err || r.level >= HISTORY_LEVELS)
@@ -217,12 +280,11 @@ static bool add_difference(uint32_t *to, int64_t difference)
 }
 
 /* Read what the samples of a group have in common. False: it is not the identity of a later group. */
-static bool next_identity(struct samples_reader *r)
+static inline bool next_identity(struct uw_bytes *b, struct history_sample *s)
 {
-	struct history_sample *s = &r->last;
-	uint64_t labels = uw_bytes_uleb(&r->bytes);
-	int64_t pid = uw_bytes_sleb(&r->bytes), tid = uw_bytes_sleb(&r->bytes);
-	int64_t node = uw_bytes_sleb(&r->bytes);
+	uint64_t labels = uw_bytes_uleb(b);
+	int64_t pid = uw_bytes_sleb(b), tid = uw_bytes_sleb(b);
+	int64_t node = uw_bytes_sleb(b);
 
 	if (!labels && (pid < 0 || (!pid && (tid < 0 || (!tid && node < 0)))))
 		return false;
@@ -232,15 +294,14 @@ static bool next_identity(struct samples_reader *r)
 }
 
 /* Read the values of a group. False: there are too many, or a type is too large. */
-static bool next_values(struct samples_reader *r)
+static inline bool next_values(struct uw_bytes *b, struct history_sample *s)
 {
-	struct history_sample *s = &r->last;
-	uint64_t n = uw_bytes_uleb(&r->bytes);
+	uint64_t n = uw_bytes_uleb(b);
 
 	if (n > HISTORY_VALUES + 1)
 		return false;
 	for (uint32_t i = 0; n && i < n - 1; i++) {
-		uint64_t type = uw_bytes_uleb(&r->bytes);
+		uint64_t type = uw_bytes_uleb(b);
 
 		if (type > UINT32_MAX)
 			return false;
@@ -249,28 +310,60 @@ static bool next_values(struct samples_reader *r)
 	}
 	s->n_values = n ? (uint32_t)n - 1 : s->n_values;
 	for (uint32_t i = 0; i < s->n_values; i++)
-		s->values[i].value = (int64_t)((uint64_t)s->values[i].value +
-					       (uint64_t)uw_bytes_sleb(&r->bytes));
+		s->values[i].value =
+			(int64_t)((uint64_t)s->values[i].value + (uint64_t)uw_bytes_sleb(b));
+	return true;
+}
+
+/* Read a group without its times. False: it is damaged. */
+static inline bool next_group(struct samples_reader *r, struct uw_bytes *b)
+{
+	struct history_sample *s = &r->last;
+	const uint64_t head =
+		r->version == 1 ? WINDOW_OTHER_THREAD | WINDOW_OTHER_VALUES : uw_bytes_uleb(b);
+
+	if (head & WINDOW_OTHER_THREAD) {
+		if (head >> WINDOW_HEAD_BITS || !next_identity(b, s))
+			return false;
+	} else {
+		s->node += head >> WINDOW_HEAD_BITS;
+		if (s->node > INT64_MAX)
+			return false;
+	}
+	if (head & WINDOW_OTHER_VALUES) {
+		if (!next_values(b, s))
+			return false;
+		if (r->version > 1)
+			take_units(s, r->units);
+	} else if (s->n_values) {
+		s->values[0].value = uw_bytes_sleb(b);
+		for (uint32_t i = 1; i < s->n_values; i++)
+			s->values[i].value = multiple(s->values[0].value, r->units[i]);
+	}
 	return true;
 }
 
 int samples_next(struct samples_reader *r, struct history_group *out)
 {
-	if (uw_bytes_done(&r->bytes))
-		return r->bytes.err;
-	if (!next_identity(r) || !next_values(r))
+	/* A copy, which stays in registers: through memory, each number would wait for the one before. */
+	struct uw_bytes b = r->bytes;
+
+	if (uw_bytes_done(&b))
+		return b.err;
+	if (!next_group(r, &b))
 		return -EBADMSG;
 	out->sample = &r->last;
 	out->n_times = out->time = 0;
 	out->times = uw_bytes_of(NULL, 0);
 	if (r->level == HISTORY_TIMES) {
-		out->n_times = uw_bytes_uleb(&r->bytes);
-		out->times = r->bytes;
-		for (uint64_t i = 0; i < out->n_times && !r->bytes.err; i++)
-			(void)uw_bytes_uleb(&r->bytes);
-		out->times.end = r->bytes.pos;
+		out->n_times = uw_bytes_uleb(&b);
+		out->times = b;
+		for (uint64_t i = 0; i < out->n_times && !b.err; i++)
+			(void)uw_bytes_uleb(&b);
+		out->times.end = b.pos;
 	}
-	return r->bytes.err ? r->bytes.err : 1;
+	r->bytes = b;
+	return b.err ? b.err : 1;
 }
 
 bool samples_time(struct history_group *group, uint64_t *out)
@@ -295,7 +388,7 @@ struct samples_merging {
 	struct samples_reader *
 		*heap; /* those that are not at their ends: that of the first group on top */
 	size_t n;
-	struct history_sample before; /* the last group that was packed */
+	struct packed before; /* the last group that was packed */
 	struct history_bytes out;
 };
 
@@ -328,7 +421,7 @@ static int compare_nodes(const void *a, const void *b) /* for qsort */
 
 /* Pack samples that have the same labels, without threads. */
 static void put_together(struct history_bytes *out, struct history_sample *samples, size_t n,
-			 struct history_sample *before, int *err)
+			 struct packed *before, int *err)
 {
 	if (n)
 		qsort(samples, n, sizeof(*samples), compare_nodes);
@@ -339,7 +432,6 @@ static void put_together(struct history_bytes *out, struct history_sample *sampl
 			if (!add_values(&sum, &samples[end]))
 				break;
 		put_group(out, before, &sum, NULL, 0, HISTORY_TOGETHER, err);
-		*before = sum;
 	}
 }
 
@@ -350,7 +442,8 @@ static void put_together(struct history_bytes *out, struct history_sample *sampl
 static int repack(const struct uw_bytes *blob, struct history_bytes *out)
 {
 	struct samples_reader r;
-	struct history_sample *samples = NULL, before = { .labels = 0 };
+	struct history_sample *samples = NULL;
+	struct packed before = { .last = { .labels = 0 } };
 	struct history_group group;
 	size_t n = 0, room = 0;
 	int err = samples_open(blob->pos, uw_bytes_left(blob), &r);
@@ -419,7 +512,6 @@ static int merge_group(struct samples_merging *m)
 	}
 	err = 0;
 	put_group(&m->out, &m->before, &sum, NULL, 0, m->level, &err);
-	m->before = sum;
 	return err;
 }
 

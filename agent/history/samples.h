@@ -54,8 +54,10 @@ struct history_group {
 
 struct samples_reader {
 	struct uw_bytes bytes;
-	uint64_t level;
+	uint64_t version, level;
 	struct history_sample last;
+	int64_t units
+		[HISTORY_VALUES]; /* of each value, how many times the first one it is (schema/window_blob.h) */
 };
 
 /* Begin to read a blob, which is borrowed. -EBADMSG, -ENOTSUP: another version. */

@@ -28,11 +28,14 @@ groups = b'\1\5\6\2\3\1\2\2\x0a', b'\1\x7f\x7f\x26\0\1\x7f'
 times = b'\2\5\1', b'\1\7'
 blobs = [b'\1\0' + groups[0] + times[0] + groups[1] + times[1], b'\1\1' + groups[0] + groups[1],
          b'\1\2\1\0\0\3\2\1\5', b'\1\0']
+# The first group, and one of its thread at node 40 whose values are a multiple of the first's: as packed today.
+heads = b'\3', b'\x98\1\3'
+blobs += [b'\2\0' + heads[0] + groups[0] + times[0] + heads[1] + times[1], b'\2\1' + heads[0] + groups[0] + heads[1]]
 day = 86400 * 10**9
 windows = b''.join(row(WINDOW, NOW - at, 10**10 // 4 * 4 | level, blob) + row(COUNTER, i, 3)
                    for i, (at, level, blob) in enumerate(
-    [(day // 100, 0, blobs[0]), (day, 0, blobs[0]), (day - 10**9, 0, blobs[0]), (3 * day, 1, blobs[1]),
-     (3 * day, 0, blobs[0]), (9 * day, 2, blobs[2]), (50 * day, 0, blobs[3])]))
+    [(day // 100, 0, blobs[0]), (day, 0, blobs[0]), (day - 10**9, 0, blobs[4]), (3 * day, 1, blobs[1]),
+     (3 * day + 10**9, 1, blobs[5]), (3 * day, 0, blobs[0]), (9 * day, 2, blobs[2]), (50 * day, 0, blobs[3])]))
 for mode in (*range(128), *range(128, 256, 8)):
     open(f'{sys.argv[1]}/{mode}', 'wb').write(bytes([mode]) + names + windows)
 open(f'{sys.argv[1]}/small', 'wb').write(b'\x4f' + names + windows + row(BYTES, 4096, 0))

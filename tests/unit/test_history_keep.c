@@ -393,7 +393,7 @@ static void test_windows_change_while_others_are_merged(void)
 
 static void test_damaged_windows_do_not_stop_others(void)
 {
-	static const char *const damages[] = { "x'01'", "x'0200'", "x'0100010000010b'" };
+	static const char *const damages[] = { "x'01'", "x'0300'", "x'0100010000010b'" };
 
 	for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
 		struct history *h = open_history();

@@ -206,6 +206,109 @@ static void test_types_change(void)
 	free(b.bytes);
 }
 
+/* CPU time is as many periods as there are samples: then it takes no bytes. */
+static void test_multiples(void)
+{
+	enum { N = 8 };
+	static const int64_t values[N][2] = {
+		{ 1, 52631578 },
+		{ 7, 7 * INT64_C(52631578) },
+		{ 60, 60 * INT64_C(52631578) },
+		{ 2, 3 }, /* none */
+		{ 2, 4 },
+		{ -1, INT64_MIN },
+		{ 0, 0 },
+		{ INT64_MAX, -INT64_MAX },
+	};
+	struct history_sample s[N];
+	struct history_bytes all, few;
+	struct samples_reader r;
+	struct history_group g;
+
+	for (uint64_t i = 0; i < N; i++) {
+		s[i] = sample(1, 7, 8, 1000 + 10 * i, 0, values[i][0]);
+		s[i].values[s[i].n_values++] = (struct history_value){ 2, values[i][1] };
+	}
+	few = pack(s, 1, HISTORY_THREADS);
+	all = pack(s, 3, HISTORY_THREADS);
+	CHECK(all.size == few.size + 4, "two bytes for each of the later two");
+	free(few.bytes);
+	free(all.bytes);
+	all = pack(s, N, HISTORY_THREADS);
+	CHECK(samples_open(all.bytes, all.size, &r) == 0, "opens");
+	for (int i = 0; i < N; i++)
+		CHECK(samples_next(&r, &g) == 1 && g.sample->n_values == 2 &&
+			      g.sample->values[0].value == values[i][0] &&
+			      g.sample->values[1].value == values[i][1],
+		      "as they were");
+	CHECK(samples_next(&r, &g) == 0, "the end");
+	free(all.bytes);
+}
+
+/* What offwind wrote before groups had heads. */
+static void test_version_1(void)
+{
+	static const uint8_t bytes[] = {
+		1,  HISTORY_THREADS, /* header */
+		1,  7,
+		8,  50,
+		3,  1,
+		2,  5,
+		40, /* labels, threads, node, types and values */
+		0,  0,
+		1,  1,
+		0,  1,
+		8, /* the next thread */
+		2,  1,
+		0,  10,
+		2,  3,
+		9, /* other labels, and one value of another type */
+	};
+	static const struct history_sample wanted[] = {
+		{ .labels = 1,
+		  .pid = 7,
+		  .tid = 8,
+		  .node = 50,
+		  .n_values = 2,
+		  .values = { { 1, 5 }, { 2, 40 } } },
+		{ .labels = 1,
+		  .pid = 7,
+		  .tid = 9,
+		  .node = 51,
+		  .n_values = 2,
+		  .values = { { 1, 6 }, { 2, 48 } } },
+		{ .labels = 3,
+		  .pid = 8,
+		  .tid = 9,
+		  .node = 61,
+		  .n_values = 1,
+		  .values = { { 3, 9 } } },
+	};
+	const struct uw_bytes blob = uw_bytes_of(bytes, sizeof(bytes));
+	struct history_bytes merged = { .bytes = NULL };
+	struct samples_reader old, new;
+	struct history_group g, h;
+
+	CHECK(samples_merge(&blob, 1, HISTORY_THREADS, &merged) == 0, "merged into a later one");
+	CHECK(samples_open(bytes, sizeof(bytes), &old) == 0 &&
+		      samples_open(merged.bytes, merged.size, &new) == 0 && new.version == 2,
+	      "opens");
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		const struct history_sample *w = &wanted[i];
+
+		CHECK(samples_next(&old, &g) == 1 && samples_next(&new, &h) == 1, "a group");
+		for (const struct history_sample *s = g.sample; s;
+		     s = s == g.sample ? h.sample : NULL)
+			CHECK(s->labels == w->labels && s->pid == w->pid && s->tid == w->tid &&
+				      s->node == w->node && s->n_values == w->n_values &&
+				      !memcmp(s->values, w->values,
+					      w->n_values * sizeof(w->values[0])),
+			      "as it was written");
+	}
+	CHECK(samples_next(&old, &g) == 0 && samples_next(&new, &h) == 0, "the end");
+	free(merged.bytes);
+}
+
 /* Values that do not fit into one number are kept in two groups of one identity. */
 static void test_large_sums_are_not_cut(void)
 {
@@ -326,9 +429,11 @@ static void test_headers_are_checked(void)
 	CHECK(open_bytes(NULL, 0) == -EBADMSG, "nothing");
 	CHECK(open_bytes((const uint8_t *)"\1", 1) == -EBADMSG, "no level");
 	CHECK(open_bytes((const uint8_t *)"\1\3", 2) == -EBADMSG, "no such level");
-	CHECK(open_bytes((const uint8_t *)"\2\0", 2) == -ENOTSUP, "another version");
+	CHECK(open_bytes((const uint8_t *)"\0\0", 2) == -ENOTSUP, "no version");
+	CHECK(open_bytes((const uint8_t *)"\3\0", 2) == -ENOTSUP, "a later version");
 	CHECK(open_bytes((const uint8_t *)"\xff\xff", 2) == -EBADMSG, "a torn number");
 	CHECK(open_bytes((const uint8_t *)"\1\0", 2) == 0, "an empty one");
+	CHECK(open_bytes((const uint8_t *)"\2\0", 2) == 0, "an empty one of today");
 }
 
 /* A torn blob is either read up to a group's end, or said to be damaged. */
@@ -374,6 +479,14 @@ static void test_hostile_groups(void)
 		{ "threads in no order", "\1\1\1\0\5\5\1\0\0\x7f\0\1", 12 },
 		{ "processes in no order", "\1\1\1\5\5\5\1\0\x7f\0\0\1", 12 },
 		{ "fewer times than it says", "\1\0\1\0\0\5\1\5\1\1", 10 },
+		{ "a head with a node and another thread", "\2\1\7\1\0\0\1\1", 8 },
+		{ "a node beyond all",
+		  "\2\1\xfc\xff\xff\xff\xff\xff\xff\xff\xff\1\xfc\xff\xff\xff\xff\xff\xff\xff\xff\1"
+		  "\xfc\xff\xff\xff\xff\xff\xff\xff\xff\1",
+		  32 },
+		{ "too many values behind a head", "\2\1\3\1\0\0\1\12\1\1\1\1\1\1\1\1\1", 17 },
+		{ "a head of 65 bits", "\2\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\2", 12 },
+		{ "a head alone", "\2\1\2", 3 },
 		{ "very many times", "\1\0\1\0\0\5\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", 17 },
 	};
 
@@ -398,6 +511,8 @@ int main(void)
 	test_any_number_is_stored();
 	test_fields_go_up_and_down();
 	test_types_change();
+	test_multiples();
+	test_version_1();
 	test_large_sums_are_not_cut();
 	test_an_empty_window();
 	test_merging_is_packing_together(HISTORY_THREADS);

@@ -1,0 +1,4 @@
+-- Nothing changes here. Windows that are added from now on have samples as of version 2 of schema/window_blob.h.
+-- Those that are there stay as they are, until they are merged.
+-- An older offwind would take a window of version 2 for a damaged one, and delete it when it is old: so it must
+-- refuse this history.
