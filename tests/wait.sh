@@ -30,7 +30,7 @@ used_cpu() { # PID SECONDS: its threads used so many of CPU time
 	local stat
 	read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
 	read -r -a stat <<<"${stat##*) }"
-	[ $((stat[11] + stat[12])) -ge $(($2 * $(getconf CLK_TCK))) ]
+	[ $((stat[11] + stat[12])) -ge $(($2 * ${clk_tck:=$(getconf CLK_TCK)})) ]
 }
 has_threads() { [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -ge "$2" ]; }      # PID N: it has N threads or more
 has_name() { [ "$(cat "/proc/$1/comm" 2>/dev/null)" = "$2" ]; }                   # PID NAME: it runs the program NAME
