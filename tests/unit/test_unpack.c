@@ -90,7 +90,7 @@ static void fill(uint8_t *bytes, size_t size)
 static void test_sizes(const struct format *f)
 {
 	static const size_t sizes[] = {
-		1, 100, 65536, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 512 << 10, 3000000
+		1, 100, 65536, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 512 << 10, 1000000
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -118,7 +118,7 @@ static void test_sizes(const struct format *f)
 
 static void test_stop(const struct format *f)
 {
-	size_t size = 3000000, n;
+	size_t size = 1000000, n;
 	uint8_t *in = malloc(size), *out = NULL;
 	unsigned int asked = 0;
 
