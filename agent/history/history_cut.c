@@ -32,7 +32,7 @@ static uint64_t part_of(const struct reading *r, size_t sum, const double *whole
 	double most = 0;
 
 	for (size_t t = 0; t < r->s->n_types; t++) {
-		const int64_t value = r->values[sum * r->s->n_types + t];
+		const int64_t value = history_sum_at(r, sum)->values[t];
 		const double part = value > 0 ? (double)value / whole[t] : 0;
 
 		most = part > most ? part : most;
@@ -86,7 +86,7 @@ static int take_parts(struct reading *r, struct cutting *c)
 		err = -ENOMEM;
 	for (size_t i = 0; i < r->n_sums && !err; i++)
 		for (size_t t = 0; t < r->s->n_types; t++) {
-			const int64_t value = r->values[i * r->s->n_types + t];
+			const int64_t value = history_sum_at(r, i)->values[t];
 
 			whole[t] += value > 0 ? (double)value : 0;
 		}
@@ -94,10 +94,10 @@ static int take_parts(struct reading *r, struct cutting *c)
 		struct cut_node *node;
 
 		if (i + HISTORY_NODES_AHEAD < r->n_sums)
-			fetch_node(r, c, (int64_t)r->sums[i + HISTORY_NODES_AHEAD].node);
-		if (!r->sums[i].node)
+			fetch_node(r, c, (int64_t)history_sum_at(r, i + HISTORY_NODES_AHEAD)->node);
+		if (!history_sum_at(r, i)->node)
 			continue;
-		err = find_node(r, c, (int64_t)r->sums[i].node, &c->of[i]);
+		err = find_node(r, c, (int64_t)history_sum_at(r, i)->node, &c->of[i]);
 		if (err)
 			break;
 		node = &c->nodes[c->of[i] - 1];
@@ -213,8 +213,9 @@ static bool move_sums(struct reading *r, const struct cutting *c)
 
 		if (last == c->of[i])
 			continue;
-		r->sums[i].node = last ? (uint64_t)history_node_id(r->h, last - 1) & INT64_MAX : 0;
-		r->sums[i].cut = any = true;
+		history_sum_at(r, i)->node =
+			last ? (uint64_t)history_node_id(r->h, last - 1) & INT64_MAX : 0;
+		history_sum_at(r, i)->cut = any = true;
 	}
 	return any;
 }

@@ -34,12 +34,13 @@ struct node_use {
 
 enum { LAST_CHILD = UINT32_MAX };
 
-/* Samples that are counted together. */
+/* Samples that are counted together. The values are beside what they are found by: both are one place in memory. */
 struct sum {
 	uint64_t labels, time_ns;
 	uint64_t node : 63;
 	uint64_t cut : 1; /* the stacks go on below the node (history_cut) */
 	uint32_t pid, tid;
+	int64_t values[]; /* of the profile's types */
 };
 
 /*
@@ -50,6 +51,7 @@ struct pending {
 	struct sum key;
 	uint64_t hash; /* of the key, if not only the stack matters; else of nothing */
 	size_t place;  /* in stack_sums; SIZE_MAX: not known yet */
+	uint32_t at;   /* the sum that is probably theirs: its index; UW_HASH_NONE: not known */
 	uint32_t n_values;
 	struct {
 		size_t type; /* index in the profile */
@@ -68,10 +70,8 @@ struct reading {
 	bool careful; /* go through each window and its stacks before it is used: one is damaged */
 	int64_t *type_of; /* by row in types: index + 1 in the profile; 0: there is no such row */
 	size_t n_types;	  /* room of type_of */
-	struct sum *sums;
-	size_t n_sums, room_sums;
-	int64_t *values; /* n_types of the profile for each sum */
-	size_t room_values;
+	void *sums;	  /* history_sum_at */
+	size_t sum_size, n_sums, room_sums;
 	struct uw_hash_index by_sum;
 	/*
 	 * Of samples without labels and times: by index in the cache of nodes, index in sums + 1; 0:
@@ -101,6 +101,11 @@ struct reading {
 };
 
 /* ---- history_sums.c: samples that are counted together ---- */
+
+static inline struct sum *history_sum_at(const struct reading *r, size_t index)
+{
+	return (struct sum *)((char *)r->sums + index * r->sum_size);
+}
 
 /* Those of a group's samples, in the order of their times, that are counted. */
 struct sum_part {

@@ -22,18 +22,21 @@ static uint64_t hash_sum(const struct sum *s)
 
 static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
 {
-	size_t n_types = r->s->n_types;
-	int err =
-		r->n_sums < r->h->sums_max ? array_grow(r->sums, r->n_sums, r->room_sums) : -EFBIG;
+	const size_t n_types = r->s->n_types;
+	struct sum *sum;
+	int err;
 
-	if (!err)
-		err = array_reserve(r->values, (r->n_sums + 1) * n_types, r->room_values);
+	r->sum_size = sizeof(*sum) + n_types * sizeof(sum->values[0]);
+	if (r->n_sums >= r->h->sums_max)
+		return -EFBIG;
+	err = uw_array_reserve(&r->sums, r->n_sums + 1, &r->room_sums, r->sum_size, SIZE_MAX);
 	if (err)
 		return err;
 	*out = (uint32_t)r->n_sums++;
-	r->sums[*out] = *key;
+	sum = history_sum_at(r, *out);
+	*sum = *key;
 	for (size_t i = 0; i < n_types; i++)
-		r->values[*out * n_types + i] = 0;
+		sum->values[i] = 0;
 	return 0;
 }
 
@@ -61,15 +64,8 @@ static int place_of_sum(struct reading *r, int64_t node, uint32_t **out)
 static int sum_of_stack(struct reading *r, const struct sum *key, uint32_t *out)
 {
 	uint32_t *sum;
-	size_t index;
-	int err;
+	int err = place_of_sum(r, (int64_t)key->node, &sum);
 
-	if (history_node_place(r->h, (int64_t)key->node, &index) && index < r->n_stack_sums &&
-	    r->stack_sums[index]) {
-		*out = r->stack_sums[index] - 1;
-		return 0;
-	}
-	err = place_of_sum(r, (int64_t)key->node, &sum);
 	if (!err && !*sum) {
 		err = new_sum(r, key, out);
 		*sum = err ? 0 : *out + 1;
@@ -83,11 +79,17 @@ static int sum_of_all(struct reading *r, const struct pending *p, uint32_t *out)
 {
 	int err;
 
-	*out = UW_HASH_FIND(i, &r->by_sum, p->hash, is_sum(&r->sums[i], &p->key));
+	*out = UW_HASH_FIND(i, &r->by_sum, p->hash, is_sum(history_sum_at(r, i), &p->key));
 	if (*out != UW_HASH_NONE)
 		return 0;
 	err = new_sum(r, &p->key, out);
 	return err ? err : uw_hash_add(&r->by_sum, p->hash, *out);
+}
+
+/* Return whether only the stacks of samples matter. */
+static bool is_by_stack(const struct reading *r)
+{
+	return !r->q->labels && !r->q->times;
 }
 
 /* Let the CPU fetch what the sum of samples is found by. */
@@ -96,7 +98,7 @@ static void fetch_place(struct reading *r, struct pending *p)
 	const struct sum *key = &p->key;
 
 	p->place = SIZE_MAX;
-	if (r->q->labels || r->q->times) {
+	if (!is_by_stack(r)) {
 		p->hash = hash_sum(key);
 		uw_hash_prefetch(&r->by_sum, p->hash);
 	} else if (key->node && history_node_place(r->h, (int64_t)key->node, &p->place) &&
@@ -107,21 +109,29 @@ static void fetch_place(struct reading *r, struct pending *p)
 	}
 }
 
-/* Let the CPU fetch a sum that is probably the one. */
-static void fetch_sum(const struct reading *r, const struct pending *p)
+/* Find the sum that is probably the one, and let the CPU fetch it. */
+static void fetch_sum(const struct reading *r, struct pending *p)
 {
 	struct uw_hash_search search;
-	uint32_t at = UW_HASH_NONE;
 
-	if (p->place != SIZE_MAX)
-		at = r->stack_sums[p->place] - 1;
-	else if (r->q->labels || r->q->times)
-		at = uw_hash_first(&r->by_sum, p->hash, &search);
-	if (at == UW_HASH_NONE || !p->n_values)
-		return;
-	if (p->place == SIZE_MAX)
-		__builtin_prefetch(&r->sums[at]);
-	__builtin_prefetch(&r->values[at * r->s->n_types]);
+	p->at = UW_HASH_NONE;
+	if (!is_by_stack(r))
+		p->at = uw_hash_first(&r->by_sum, p->hash, &search);
+	else if (p->place != SIZE_MAX)
+		p->at = r->stack_sums[p->place] - 1; /* UW_HASH_NONE if there is none */
+	if (p->at != UW_HASH_NONE)
+		__builtin_prefetch(history_sum_at(r, p->at));
+}
+
+/* Find or add the sum of samples that are pending. */
+static int find_sum(struct reading *r, const struct pending *p, uint32_t *out)
+{
+	*out = p->at;
+	if (is_by_stack(r))
+		return p->at != UW_HASH_NONE ? 0 : sum_of_stack(r, &p->key, out);
+	if (p->at != UW_HASH_NONE && is_sum(history_sum_at(r, p->at), &p->key))
+		return 0;
+	return sum_of_all(r, p, out);
 }
 
 /* Count the samples that are pending. */
@@ -135,10 +145,9 @@ int history_sum_pending(struct reading *r)
 		const struct pending *p = &r->pending[i];
 		uint32_t at;
 
-		err = r->q->labels || r->q->times ? sum_of_all(r, p, &at)
-						  : sum_of_stack(r, &p->key, &at);
+		err = find_sum(r, p, &at);
 		for (uint32_t j = 0; j < p->n_values && !err; j++) {
-			int64_t *to = &r->values[at * r->s->n_types + p->values[j].type];
+			int64_t *to = &history_sum_at(r, at)->values[p->values[j].type];
 
 			*to = stacks_sum(*to, p->values[j].value);
 		}
@@ -173,27 +182,24 @@ int history_sum_add(struct reading *r, const struct history_sample *g, const str
 
 int history_sums_merge(struct reading *r)
 {
-	const size_t n = r->n_sums, n_types = r->s->n_types;
+	const size_t n = r->n_sums;
 	int err = 0;
 
 	uw_hash_clear(&r->by_sum);
 	r->n_sums = 0;
 	for (size_t i = 0; i < n && !err; i++) {
-		const struct sum key = r->sums[i];
-		const uint64_t hash = hash_sum(&key);
-		uint32_t at = UW_HASH_FIND(k, &r->by_sum, hash, is_sum(&r->sums[k], &key));
+		const struct sum *from = history_sum_at(r, i);
+		const uint64_t hash = hash_sum(from);
+		uint32_t at = UW_HASH_FIND(k, &r->by_sum, hash, is_sum(history_sum_at(r, k), from));
+		struct sum *to = history_sum_at(r, at != UW_HASH_NONE ? at : r->n_sums);
 
 		if (at != UW_HASH_NONE) {
-			for (size_t t = 0; t < n_types; t++)
-				r->values[at * n_types + t] = stacks_sum(
-					r->values[at * n_types + t], r->values[i * n_types + t]);
+			for (size_t t = 0; t < r->s->n_types; t++)
+				to->values[t] = stacks_sum(to->values[t], from->values[t]);
 			continue;
 		}
-		at = (uint32_t)r->n_sums++;
-		r->sums[at] = key;
-		for (size_t t = 0; t < n_types; t++)
-			r->values[at * n_types + t] = r->values[i * n_types + t];
-		err = uw_hash_add(&r->by_sum, hash, at);
+		memmove(to, from, r->sum_size);
+		err = uw_hash_add(&r->by_sum, hash, (uint32_t)r->n_sums++);
 	}
 	return err;
 }
@@ -212,7 +218,6 @@ void history_sums_forget(struct reading *r)
 void history_sums_fini(struct reading *r)
 {
 	free(r->sums);
-	free(r->values);
 	uw_hash_fini(&r->by_sum);
 	free(r->stack_sums);
 }

@@ -117,12 +117,13 @@ static int take_sums(struct reading *r, struct history_tree *t)
 
 		/* Each node lies somewhere else in memory: let the CPU fetch some at the same time. */
 		if (i >= HISTORY_NODES_AHEAD &&
-		    history_node_fetch(r->h, (int64_t)r->sums[i - HISTORY_NODES_AHEAD].node,
+		    history_node_fetch(r->h,
+				       (int64_t)history_sum_at(r, i - HISTORY_NODES_AHEAD)->node,
 				       &index) &&
 		    index < r->n_uses)
 			__builtin_prefetch(&r->uses[index]);
-		if (r->sums[i].node) {
-			err = history_find_node(r, (int64_t)r->sums[i].node, &index);
+		if (history_sum_at(r, i)->node) {
+			err = history_find_node(r, (int64_t)history_sum_at(r, i)->node, &index);
 			if (err)
 				break;
 			/* Written before it is read: else the kernel gives each new page twice, the first time to be read. */
@@ -276,10 +277,7 @@ static void fetch(const struct reading *r, const struct history_tree *t, const s
 	if (!node->sum)
 		return;
 	__builtin_prefetch(&t->next[node->sum - 1]);
-	if (!is_plain(r))
-		__builtin_prefetch(&r->sums[node->sum - 1]);
-	if (r->values)
-		__builtin_prefetch(&r->values[(node->sum - 1) * r->s->n_types]);
+	__builtin_prefetch(history_sum_at(r, node->sum - 1));
 }
 
 /* Let the CPU fetch the second child of a node, of which the first was fetched before. */
@@ -318,8 +316,8 @@ static void mark_repeated(struct reading *r, const struct history_tree *t, struc
 /* Add a sum whose stack is the way. */
 static int add_sample(struct reading *r, const struct way *w, size_t index)
 {
-	const struct sum *sum = is_plain(r) ? NULL : &r->sums[index];
-	const uint32_t n_cut = sum && sum->cut;
+	const struct sum *sum = history_sum_at(r, index);
+	const uint32_t n_cut = sum->cut;
 	struct stacks_sample to = { .base = r->q->base,
 				    .n_locations = w->n + n_cut,
 				    .n_frames = w->n_frames + n_cut,
@@ -335,14 +333,14 @@ static int add_sample(struct reading *r, const struct way *w, size_t index)
 		for (uint32_t i = 0; i < w->n; i++)
 			r->ids[n++] = locations[i];
 	}
-	if (!err && sum)
+	if (!err && !is_plain(r))
 		err = history_put_labels(r, sum, &n);
 	if (err)
 		return err;
 	to.n_labels = n_cut ? n - to.n_locations : n;
 	return stacks_add(r->s, &to, n_cut ? r->ids : locations,
 			  to.n_labels ? r->ids + n - to.n_labels : NULL,
-			  r->s->n_types ? r->values + index * r->s->n_types : NULL);
+			  r->s->n_types ? sum->values : NULL);
 }
 
 /* Add a sum, and those after it of the same node, whose stack is the way. */

@@ -12,15 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t stacks_sum(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	if (__builtin_add_overflow(a, b, &sum))
-		return a < 0 ? INT64_MIN : INT64_MAX;
-	return sum;
-}
-
 const char *stacks_text(struct stacks *s, const char *text)
 {
 	char sanitized[SANITIZED_MAX];

@@ -170,7 +170,14 @@ enum { STACKS_NUMBER = 32 };
 const char *stacks_label_text(const struct stacks_label *label, char out[STACKS_NUMBER]);
 
 /* Return a + b, limited to the range of int64_t: values of foreign files may be any numbers. */
-int64_t stacks_sum(int64_t a, int64_t b);
+static inline int64_t stacks_sum(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	if (__builtin_add_overflow(a, b, &sum))
+		return a < 0 ? INT64_MIN : INT64_MAX;
+	return sum;
+}
 
 /*
  * Leave out the frames of interpreters themselves, that is, of their files, from the samples that have frames of
