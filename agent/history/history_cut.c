@@ -94,10 +94,11 @@ static int take_parts(struct reading *r, struct cutting *c)
 		struct cut_node *node;
 
 		if (i + HISTORY_NODES_AHEAD < r->n_sums)
-			fetch_node(r, c, (int64_t)history_sum_at(r, i + HISTORY_NODES_AHEAD)->node);
-		if (!history_sum_at(r, i)->node)
+			fetch_node(r, c,
+				   (int64_t)history_sum_at(r, i + HISTORY_NODES_AHEAD)->key.node);
+		if (!history_sum_at(r, i)->key.node)
 			continue;
-		err = find_node(r, c, (int64_t)history_sum_at(r, i)->node, &c->of[i]);
+		err = find_node(r, c, (int64_t)history_sum_at(r, i)->key.node, &c->of[i]);
 		if (err)
 			break;
 		node = &c->nodes[c->of[i] - 1];
@@ -213,9 +214,9 @@ static bool move_sums(struct reading *r, const struct cutting *c)
 
 		if (last == c->of[i])
 			continue;
-		history_sum_at(r, i)->node =
+		history_sum_at(r, i)->key.node =
 			last ? (uint64_t)history_node_id(r->h, last - 1) & INT64_MAX : 0;
-		history_sum_at(r, i)->cut = any = true;
+		history_sum_at(r, i)->key.cut = any = true;
 	}
 	return any;
 }

@@ -402,7 +402,7 @@ static int put_number(struct reading *r, const struct stacks_label *label, uint6
 }
 
 /* Put the labels of a sum behind the n ids that there are. */
-int history_put_labels(struct reading *r, const struct sum *sum, uint32_t *n)
+int history_put_labels(struct reading *r, const struct sum_key *sum, uint32_t *n)
 {
 	struct loaded labels = { .n = 0 };
 	int err = put_number(r, &r->time, sum->time_ns, n);

@@ -34,12 +34,17 @@ struct node_use {
 
 enum { LAST_CHILD = UINT32_MAX };
 
-/* Samples that are counted together. The values are beside what they are found by: both are one place in memory. */
-struct sum {
+/* What samples have in common that are counted together. */
+struct sum_key {
 	uint64_t labels, time_ns;
 	uint64_t node : 63;
 	uint64_t cut : 1; /* the stacks go on below the node (history_cut) */
 	uint32_t pid, tid;
+};
+
+/* Samples that are counted together. The values are beside what they are found by: both are one place in memory. */
+struct sum {
+	struct sum_key key;
 	int64_t values[]; /* of the profile's types */
 };
 
@@ -48,7 +53,7 @@ struct sum {
  * together, so that the CPU waits for these places at the same time.
  */
 struct pending {
-	struct sum key;
+	struct sum_key key;
 	uint64_t hash; /* of the key, if not only the stack matters; else of nothing */
 	size_t place;  /* in stack_sums; SIZE_MAX: not known yet */
 	uint32_t at;   /* the sum that is probably theirs: its index; UW_HASH_NONE: not known */
@@ -145,7 +150,7 @@ int history_load_types(struct reading *r);
 /* Prepare the labels that have columns of their own. */
 int history_make_labels(struct reading *r);
 /* Put the labels of a sum behind the n ids that there are. */
-int history_put_labels(struct reading *r, const struct sum *sum, uint32_t *n);
+int history_put_labels(struct reading *r, const struct sum_key *sum, uint32_t *n);
 void history_load_fini(struct reading *r);
 
 /* ---- history_cut.c: the smallest stacks together ---- */

@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_sum(const struct sum *s, const struct sum *key)
+static bool is_sum(const struct sum_key *s, const struct sum_key *key)
 {
 	return s->labels == key->labels && s->node == key->node && s->cut == key->cut &&
 	       s->pid == key->pid && s->tid == key->tid && s->time_ns == key->time_ns;
 }
 
-static uint64_t hash_sum(const struct sum *s)
+static uint64_t hash_sum(const struct sum_key *s)
 {
 	return hash_u64(hash_u64(hash_u64(s->node, s->labels), s->time_ns),
 			(uint64_t)s->pid << 32 | s->tid);
 }
 
-static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
+static int new_sum(struct reading *r, const struct sum_key *key, uint32_t *out)
 {
 	const size_t n_types = r->s->n_types;
 	struct sum *sum;
@@ -34,7 +34,7 @@ static int new_sum(struct reading *r, const struct sum *key, uint32_t *out)
 		return err;
 	*out = (uint32_t)r->n_sums++;
 	sum = history_sum_at(r, *out);
-	*sum = *key;
+	sum->key = *key;
 	for (size_t i = 0; i < n_types; i++)
 		sum->values[i] = 0;
 	return 0;
@@ -61,7 +61,7 @@ static int place_of_sum(struct reading *r, int64_t node, uint32_t **out)
 }
 
 /* Find or add the sum of samples of which only the stacks matter. */
-static int sum_of_stack(struct reading *r, const struct sum *key, uint32_t *out)
+static int sum_of_stack(struct reading *r, const struct sum_key *key, uint32_t *out)
 {
 	uint32_t *sum;
 	int err = place_of_sum(r, (int64_t)key->node, &sum);
@@ -79,7 +79,7 @@ static int sum_of_all(struct reading *r, const struct pending *p, uint32_t *out)
 {
 	int err;
 
-	*out = UW_HASH_FIND(i, &r->by_sum, p->hash, is_sum(history_sum_at(r, i), &p->key));
+	*out = UW_HASH_FIND(i, &r->by_sum, p->hash, is_sum(&history_sum_at(r, i)->key, &p->key));
 	if (*out != UW_HASH_NONE)
 		return 0;
 	err = new_sum(r, &p->key, out);
@@ -95,7 +95,7 @@ static bool is_by_stack(const struct reading *r)
 /* Let the CPU fetch what the sum of samples is found by. */
 static void fetch_place(struct reading *r, struct pending *p)
 {
-	const struct sum *key = &p->key;
+	const struct sum_key *key = &p->key;
 
 	p->place = SIZE_MAX;
 	if (!is_by_stack(r)) {
@@ -129,7 +129,7 @@ static int find_sum(struct reading *r, const struct pending *p, uint32_t *out)
 	*out = p->at;
 	if (is_by_stack(r))
 		return p->at != UW_HASH_NONE ? 0 : sum_of_stack(r, &p->key, out);
-	if (p->at != UW_HASH_NONE && is_sum(history_sum_at(r, p->at), &p->key))
+	if (p->at != UW_HASH_NONE && is_sum(&history_sum_at(r, p->at)->key, &p->key))
 		return 0;
 	return sum_of_all(r, p, out);
 }
@@ -160,7 +160,7 @@ int history_sum_add(struct reading *r, const struct history_sample *g, const str
 {
 	struct pending *p = &r->pending[r->n_pending];
 
-	p->key = (struct sum){ .node = g->node & INT64_MAX, .time_ns = share->time_ns };
+	p->key = (struct sum_key){ .node = g->node & INT64_MAX, .time_ns = share->time_ns };
 	if (r->q->labels)
 		p->key.labels = g->labels;
 	if (r->q->labels && !r->q->no_threads) {
@@ -189,8 +189,9 @@ int history_sums_merge(struct reading *r)
 	r->n_sums = 0;
 	for (size_t i = 0; i < n && !err; i++) {
 		const struct sum *from = history_sum_at(r, i);
-		const uint64_t hash = hash_sum(from);
-		uint32_t at = UW_HASH_FIND(k, &r->by_sum, hash, is_sum(history_sum_at(r, k), from));
+		const uint64_t hash = hash_sum(&from->key);
+		uint32_t at = UW_HASH_FIND(k, &r->by_sum, hash,
+					   is_sum(&history_sum_at(r, k)->key, &from->key));
 		struct sum *to = history_sum_at(r, at != UW_HASH_NONE ? at : r->n_sums);
 
 		if (at != UW_HASH_NONE) {

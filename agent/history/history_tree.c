@@ -117,13 +117,13 @@ static int take_sums(struct reading *r, struct history_tree *t)
 
 		/* Each node lies somewhere else in memory: let the CPU fetch some at the same time. */
 		if (i >= HISTORY_NODES_AHEAD &&
-		    history_node_fetch(r->h,
-				       (int64_t)history_sum_at(r, i - HISTORY_NODES_AHEAD)->node,
-				       &index) &&
+		    history_node_fetch(
+			    r->h, (int64_t)history_sum_at(r, i - HISTORY_NODES_AHEAD)->key.node,
+			    &index) &&
 		    index < r->n_uses)
 			__builtin_prefetch(&r->uses[index]);
-		if (history_sum_at(r, i)->node) {
-			err = history_find_node(r, (int64_t)history_sum_at(r, i)->node, &index);
+		if (history_sum_at(r, i)->key.node) {
+			err = history_find_node(r, (int64_t)history_sum_at(r, i)->key.node, &index);
 			if (err)
 				break;
 			/* Written before it is read: else the kernel gives each new page twice, the first time to be read. */
@@ -317,7 +317,7 @@ static void mark_repeated(struct reading *r, const struct history_tree *t, struc
 static int add_sample(struct reading *r, const struct way *w, size_t index)
 {
 	const struct sum *sum = history_sum_at(r, index);
-	const uint32_t n_cut = sum->cut;
+	const uint32_t n_cut = sum->key.cut;
 	struct stacks_sample to = { .base = r->q->base,
 				    .n_locations = w->n + n_cut,
 				    .n_frames = w->n_frames + n_cut,
@@ -334,7 +334,7 @@ static int add_sample(struct reading *r, const struct way *w, size_t index)
 			r->ids[n++] = locations[i];
 	}
 	if (!err && !is_plain(r))
-		err = history_put_labels(r, sum, &n);
+		err = history_put_labels(r, &sum->key, &n);
 	if (err)
 		return err;
 	to.n_labels = n_cut ? n - to.n_locations : n;
