@@ -26,7 +26,7 @@ kernel_id = ids.get("[kernel.kallsyms]", "")
 
 HEAD = re.compile(r"^(?:(\d+) )?(-?\d+) 0x[0-9a-f]+(?:@\S+)? \[0x[0-9a-f]+\]: PERF_RECORD_(\w+)(.*)$")
 MAP = re.compile(r"^ (-?\d+)/(-?\d+): \[(?:0x)?([0-9a-f]+)\((?:0x)?([0-9a-f]+)\) @ (?:0x)?([0-9a-f]+)"
-                 r"(?: ([0-9a-f]+):([0-9a-f]+) (\d+) (\d+)| <([0-9a-f]*)>)?\]: (\S+) (.*)$")
+                 r"(?: ([0-9a-f]+):([0-9a-f]+) (\d+) (\d+)| <([0-9a-f]*)>)?\]: (\S+) (.*)$", re.S)
 SAMPLE = re.compile(r"^\(IP, 0x([0-9a-f]+)\): (-?\d+)/(-?\d+): 0x([0-9a-f]+) period: (\d+)")
 
 
@@ -97,9 +97,12 @@ def sample(cpu, time, text, lines, raw):
 def tell(head, lines, raw):
     cpu, time, kind, text = head.groups()
     if kind in ("MMAP", "MMAP2"):
-        mapping(time, text)
+        # A path with newlines goes on in the lines behind it, up to an empty one.
+        mapping(time, "\n".join([text] + lines[:(lines + [""]).index("")]))
     elif kind == "COMM":
-        execs, comm, pid, tid = re.match(r"^( exec)?: (.*):(-?\d+)/(-?\d+)$", text).groups()
+        # Any program on this machine may have a name with newlines.
+        text = "\n".join([text] + lines)
+        execs, comm, pid, tid = re.match(r"( exec)?: (.*):(-?\d+)/(-?\d+)\s*$", text, re.S).groups()
         if execs:
             print("exec %s/%s %s" % (pid, tid, time))
         print("comm %s/%s %s %s" % (pid, tid, time, comm))
@@ -134,7 +137,7 @@ for line in dump:
             tell(head, lines, raw)
         head, lines, raw = None, [], bytearray()
     elif m := HEAD.match(line):
-        head, newest = m, max(newest, int(m[2]))
+        head, newest, lines = m, max(newest, int(m[2])), []
     else:
         lines.append(line)
 if head:
