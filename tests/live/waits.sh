@@ -117,8 +117,8 @@ by waker blocked "$dir/late.pb.gz" >"$dir/waker.json" || fail wakers
 cat "$dir/rows.py" - >"$dir/late.py" <<'PY'
 off, blocked, runnable = (rows(name)['w_late'] for name in ('off_cpu', 'blocked', 'runnable'))
 wakers = rows('waker', 'waker')
-name, truth_off, delayed = open('truth').read().split()
-print(off, blocked, runnable, wakers, truth_off, delayed)
+name, delayed = open('truth').read().split()
+print(off, blocked, runnable, wakers, delayed)
 assert off == blocked + runnable, 'the parts are not the whole'
 assert abs(runnable - int(delayed)) < 0.06 * int(delayed) + 5e6, 'not as long as the scheduler says'
 assert runnable > 1e8, 'the other process did not compute'
