@@ -286,6 +286,7 @@ static int take_types(struct reading *r, const struct stacks_type *types, const 
 		err = stacks_take_types(r->s, types, n, index);
 	for (size_t i = 0; !err && i < n; i++)
 		r->type_of[rows[i]] = (int64_t)index[i] + 1;
+	r->sum_size = sizeof(struct sum) + r->s->n_types * sizeof(int64_t);
 	if (!err && first && n > 1)
 		r->s->default_type = 1; /* the first is how many samples there are */
 	free(index);

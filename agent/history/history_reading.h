@@ -76,7 +76,7 @@ struct reading {
 	int64_t *type_of; /* by row in types: index + 1 in the profile; 0: there is no such row */
 	size_t n_types;	  /* room of type_of */
 	void *sums;	  /* history_sum_at */
-	size_t sum_size, n_sums, room_sums;
+	size_t sum_size, n_sums, room_sums; /* sum_size: bytes of each, with its values */
 	struct uw_hash_index by_sum;
 	/*
 	 * Of samples without labels and times: by index in the cache of nodes, index in sums + 1; 0:

@@ -22,11 +22,9 @@ static uint64_t hash_sum(const struct sum_key *s)
 
 static int new_sum(struct reading *r, const struct sum_key *key, uint32_t *out)
 {
-	const size_t n_types = r->s->n_types;
 	struct sum *sum;
 	int err;
 
-	r->sum_size = sizeof(*sum) + n_types * sizeof(sum->values[0]);
 	if (r->n_sums >= r->h->sums_max)
 		return -EFBIG;
 	err = uw_array_reserve(&r->sums, r->n_sums + 1, &r->room_sums, r->sum_size, SIZE_MAX);
@@ -35,7 +33,7 @@ static int new_sum(struct reading *r, const struct sum_key *key, uint32_t *out)
 	*out = (uint32_t)r->n_sums++;
 	sum = history_sum_at(r, *out);
 	sum->key = *key;
-	for (size_t i = 0; i < n_types; i++)
+	for (size_t i = 0; i < r->s->n_types; i++)
 		sum->values[i] = 0;
 	return 0;
 }

@@ -115,12 +115,10 @@ static bool same_types(const struct history_sample *a, const struct history_samp
 	return true;
 }
 
-/*
- * Note how many times the first value of a group the others are. 0, which is none: no number of times, so that the next group
- * is no multiple either.
- */
-static void take_units(const struct history_sample *s, int64_t units[HISTORY_VALUES])
+/* Note of the values of a group how many times the first one each is; 0: it is no multiple. */
+static void take_units(struct samples_last *last)
 {
+	const struct history_sample *s = &last->sample;
 	const int64_t first = s->n_values ? s->values[0].value : 0;
 
 	for (uint32_t i = 1; i < s->n_values; i++) {
@@ -128,7 +126,7 @@ static void take_units(const struct history_sample *s, int64_t units[HISTORY_VAL
 		const bool divides =
 			first && !(first == -1 && value == INT64_MIN) && value % first == 0;
 
-		units[i] = divides ? value / first : 0;
+		last->units[i] = divides ? value / first : 0;
 	}
 }
 
@@ -138,15 +136,9 @@ static int64_t multiple(int64_t value, int64_t unit)
 	return (int64_t)((uint64_t)value * (uint64_t)unit);
 }
 
-/* What a group is packed after. */
-struct packed {
-	struct history_sample last;
-	int64_t units[HISTORY_VALUES];
-};
-
-static bool are_multiples(const struct packed *before, const struct history_sample *sum)
+static bool are_multiples(const struct samples_last *before, const struct history_sample *sum)
 {
-	if (!same_types(&before->last, sum))
+	if (!same_types(&before->sample, sum))
 		return false;
 	for (uint32_t i = 1; i < sum->n_values; i++)
 		if (sum->values[i].value != multiple(sum->values[0].value, before->units[i]))
@@ -188,11 +180,11 @@ static void put_times(struct history_bytes *b, const struct history_sample *samp
 }
 
 /* Pack a group whose sum is in *sum, which the next one comes after; its n samples are needed for their times. */
-static void put_group(struct history_bytes *b, struct packed *before,
+static void put_group(struct history_bytes *b, struct samples_last *before,
 		      const struct history_sample *sum, const struct history_sample *samples,
 		      size_t n, enum history_level level, int *err)
 {
-	const struct history_sample *last = &before->last;
+	const struct history_sample *last = &before->sample;
 	const bool multiples = are_multiples(before, sum);
 	const bool same = sum->labels == last->labels && sum->pid == last->pid &&
 			  sum->tid == last->tid && sum->node >= last->node &&
@@ -215,9 +207,9 @@ static void put_group(struct history_bytes *b, struct packed *before,
 		history_put_sleb(b, sum->values[0].value, err);
 	if (level == HISTORY_TIMES)
 		put_times(b, samples, n, err);
+	before->sample = *sum;
 	if (!multiples)
-		take_units(sum, before->units);
-	before->last = *sum;
+		take_units(before);
 }
 
 static void put_header(struct history_bytes *out, enum history_level level, int *err)
@@ -230,7 +222,7 @@ static void put_header(struct history_bytes *out, enum history_level level, int 
 int samples_pack(struct history_sample *samples, size_t n, enum history_level level,
 		 struct history_bytes *out)
 {
-	struct packed before = { .last = { .labels = 0 } };
+	struct samples_last before = { .sample = { .labels = 0 } };
 	int err = 0;
 
 	for (size_t i = 0; level == HISTORY_TOGETHER && i < n; i++)
@@ -318,7 +310,7 @@ static inline bool next_values(struct uw_bytes *b, struct history_sample *s)
 /* Read a group without its times. False: it is damaged. */
 static inline bool next_group(struct samples_reader *r, struct uw_bytes *b)
 {
-	struct history_sample *s = &r->last;
+	struct history_sample *s = &r->last.sample;
 	const uint64_t head =
 		r->version == 1 ? WINDOW_OTHER_THREAD | WINDOW_OTHER_VALUES : uw_bytes_uleb(b);
 
@@ -334,11 +326,11 @@ static inline bool next_group(struct samples_reader *r, struct uw_bytes *b)
 		if (!next_values(b, s))
 			return false;
 		if (r->version > 1)
-			take_units(s, r->units);
+			take_units(&r->last);
 	} else if (s->n_values) {
 		s->values[0].value = uw_bytes_sleb(b);
 		for (uint32_t i = 1; i < s->n_values; i++)
-			s->values[i].value = multiple(s->values[0].value, r->units[i]);
+			s->values[i].value = multiple(s->values[0].value, r->last.units[i]);
 	}
 	return true;
 }
@@ -352,7 +344,7 @@ int samples_next(struct samples_reader *r, struct history_group *out)
 		return b.err;
 	if (!next_group(r, &b))
 		return -EBADMSG;
-	out->sample = &r->last;
+	out->sample = &r->last.sample;
 	out->n_times = out->time = 0;
 	out->times = uw_bytes_of(NULL, 0);
 	if (r->level == HISTORY_TIMES) {
@@ -388,13 +380,13 @@ struct samples_merging {
 	struct samples_reader *
 		*heap; /* those that are not at their ends: that of the first group on top */
 	size_t n;
-	struct packed before; /* the last group that was packed */
+	struct samples_last before; /* the last group that was packed */
 	struct history_bytes out;
 };
 
 static bool is_before(const struct samples_reader *a, const struct samples_reader *b)
 {
-	return compare_groups(&a->last, &b->last) < 0;
+	return compare_groups(&a->last.sample, &b->last.sample) < 0;
 }
 
 /* Move the reader at position i of the heap down to where it belongs. */
@@ -421,7 +413,7 @@ static int compare_nodes(const void *a, const void *b) /* for qsort */
 
 /* Pack samples that have the same labels, without threads. */
 static void put_together(struct history_bytes *out, struct history_sample *samples, size_t n,
-			 struct packed *before, int *err)
+			 struct samples_last *before, int *err)
 {
 	if (n)
 		qsort(samples, n, sizeof(*samples), compare_nodes);
@@ -443,7 +435,7 @@ static int repack(const struct uw_bytes *blob, struct history_bytes *out)
 {
 	struct samples_reader r;
 	struct history_sample *samples = NULL;
-	struct packed before = { .last = { .labels = 0 } };
+	struct samples_last before = { .sample = { .labels = 0 } };
 	struct history_group group;
 	size_t n = 0, room = 0;
 	int err = samples_open(blob->pos, uw_bytes_left(blob), &r);
@@ -495,7 +487,7 @@ static int open_next(struct samples_merging *m)
 /* Merge the samples of the first identity. */
 static int merge_group(struct samples_merging *m)
 {
-	struct history_sample sum = m->heap[0]->last;
+	struct history_sample sum = m->heap[0]->last.sample;
 	struct history_group group;
 	bool added = true;
 	int err = 0;
@@ -507,8 +499,8 @@ static int merge_group(struct samples_merging *m)
 		if (!err)
 			m->heap[0] = m->heap[--m->n];
 		sink(m, 0);
-		added = m->n && !compare_groups(&m->heap[0]->last, &sum) &&
-			add_values(&sum, &m->heap[0]->last);
+		added = m->n && !compare_groups(&m->heap[0]->last.sample, &sum) &&
+			add_values(&sum, &m->heap[0]->last.sample);
 	}
 	err = 0;
 	put_group(&m->out, &m->before, &sum, NULL, 0, m->level, &err);

@@ -52,12 +52,17 @@ struct history_group {
 	uint64_t n_times, time;
 };
 
+/* What a group is packed after, and read after. */
+struct samples_last {
+	struct history_sample sample;
+	/* Of each value, how many times the first one it is (schema/window_blob.h). */
+	int64_t units[HISTORY_VALUES];
+};
+
 struct samples_reader {
 	struct uw_bytes bytes;
 	uint64_t version, level;
-	struct history_sample last;
-	int64_t units
-		[HISTORY_VALUES]; /* of each value, how many times the first one it is (schema/window_blob.h) */
+	struct samples_last last;
 };
 
 /* Begin to read a blob, which is borrowed. -EBADMSG, -ENOTSUP: another version. */
