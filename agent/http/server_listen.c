@@ -141,19 +141,15 @@ static int check_reach(const struct server *s, const char *address, const struct
 /* Port 0 leaves the choice to the kernel (ip(7)): let the name of the socket have the port that it chose. */
 static void take_port(struct server_socket *s)
 {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in four;
-		struct sockaddr_in6 six;
-	} at = { .any.sa_family = AF_UNSPEC };
+	struct sockaddr_storage at = { .ss_family = AF_UNSPEC };
 	socklen_t size = sizeof(at);
-	char *colon = strrchr(s->host, ':');
+	char *colon = strrchr(s->host, ':'), port[8];
 
-	if (getsockname(s->fd, &at.any, &size) || !colon)
+	if (!colon || getsockname(s->fd, (struct sockaddr *)&at, &size) ||
+	    getnameinfo((const struct sockaddr *)&at, size, NULL, 0, port, sizeof(port),
+			NI_NUMERICSERV))
 		return;
-	colon++;
-	(void)snprintf(colon, sizeof(s->host) - (size_t)(colon - s->host), "%u",
-		       ntohs(at.any.sa_family == AF_INET ? at.four.sin_port : at.six.sin6_port));
+	(void)snprintf(colon + 1, sizeof(s->host) - (size_t)(colon + 1 - s->host), "%s", port);
 }
 
 static int bind_to(struct server *s, const char *address, const struct addrinfo *at)
