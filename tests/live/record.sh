@@ -87,7 +87,7 @@ func main() {
 	for g := 0; g < 4; g++ {
 		go func() {
 			s := 0
-			for used() < 600 {
+			for used() < 2000 {
 				s += work(5000)
 			}
 			done <- s
