@@ -18,6 +18,11 @@ fail() {
 # Print a TCP port of 127.0.0.1 that nobody listens on.
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
+# Make a certificate of localhost, $dir/NAME, and its key, $dir/NAME.key.
+certificate() { # NAME
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout "$dir/$1.key" -out "$dir/$1" 2>/dev/null || fail "no certificate"
+}
+
 # Write a C program that computes in a function named hot, which is inlined nowhere. After each
 # 100,000 turns it runs STATEMENT, which may be empty.
 hot_program() { # file.c [STATEMENT]

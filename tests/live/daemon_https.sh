@@ -10,9 +10,6 @@ hot_program "$dir/main.c"
 gcc -O1 -g -o "$dir/prog" "$dir/main.c" || exit 1
 "$dir/prog" &
 
-certificate() { # NAME
-	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout "$dir/$1.key" -out "$dir/$1" 2>/dev/null || fail "no certificate"
-}
 certificate own
 certificate other
 (umask 077 && echo a-secret >"$dir/token" && echo a-guess >"$dir/guess")

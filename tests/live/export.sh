@@ -206,12 +206,12 @@ others() {
 	socket=$dir/socket history=$dir/o-history.db
 	trap 'kill $(jobs -p) 2>/dev/null' EXIT
 	mkdir -m 711 "$dir"
-	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout "$dir/key" -out "$dir/certificate" 2>/dev/null || fail "no certificate"
+	certificate certificate
 	chmod 644 "$dir/certificate"
 	echo secret >"$dir/token" && chmod 600 "$dir/token"
 	receive parca parca
-	receive trusted otlp "$dir/key" "$dir/certificate"
-	receive trusted_grpc otlp-grpc "$dir/key" "$dir/certificate"
+	receive trusted otlp "$dir/certificate.key" "$dir/certificate"
+	receive trusted_grpc otlp-grpc "$dir/certificate.key" "$dir/certificate"
 	receive old pyroscope
 	listen parca trusted trusted_grpc old
 	url[trusted]=https://localhost:${port[trusted]}

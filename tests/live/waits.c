@@ -39,14 +39,18 @@ static long long now(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
-static void schedstat(long long *ran, long long *delay)
+static void read_schedstat(int fd, long long *ran, long long *delay)
 {
 	char text[128] = "";
+
+	if (pread(fd, text, sizeof(text) - 1, 0) <= 0 || sscanf(text, "%lld %lld", ran, delay) != 2)
+		abort();
+}
+static void schedstat(long long *ran, long long *delay)
+{
 	int fd = open("/proc/self/schedstat", O_RDONLY);
 
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
-	    sscanf(text, "%lld %lld", ran, delay) != 2)
-		abort();
+	read_schedstat(fd, ran, delay);
 	close(fd);
 }
 static void begin(const char *name, struct truth *t, long long *ran)
@@ -130,36 +134,24 @@ static void napper(const char *name, long us, long long until, struct truth *t)
 		nap(us);
 	end(t, ran);
 }
-/* Return how long this process was ready to run until now. It reads a file that is open, as it may lose the CPU meanwhile. */
-static long long delay_of(int fd)
-{
-	char text[128] = "";
-	long long ran, delay;
-
-	if (pread(fd, text, sizeof(text) - 1, 0) <= 0 ||
-	    sscanf(text, "%lld %lld", &ran, &delay) != 2)
-		abort();
-	return delay;
-}
 /*
  * Nap, and count the delay of each nap only: a process that waits for its turn may also lose the CPU to another one, for most
- * of a second, and that is no wait.
+ * of a second, and that is no wait. The file is open all the time, so that this is rare between a nap and its count.
  */
 __attribute__((noinline)) static void late_napper(const char *name, long us, long long until,
 						  struct truth *t)
 {
-	long long ran, delayed = 0;
 	const int fd = open("/proc/self/schedstat", O_RDONLY);
+	long long ran, before, after;
 
 	nap(1);
-	begin(name, t, &ran);
+	prctl(PR_SET_NAME, name);
 	while (now() < until) {
-		const long long before = delay_of(fd);
-
+		read_schedstat(fd, &ran, &before);
 		nap(us);
-		delayed += delay_of(fd) - before;
+		read_schedstat(fd, &ran, &after);
+		t->delayed += after - before;
 	}
-	t->delayed = delayed;
 	prctl(PR_SET_NAME, "other");
 	_exit(0);
 }
