@@ -1,7 +1,40 @@
-/* agent/event.c: names for the reasons why samples are lost, and stacks of wakers are not there. */
+/* agent/event.c: sizes of events; names for the reasons why samples are lost, and stacks of wakers are not there. */
 #include "agent/event.h"
 
 #include <assert.h>
+
+size_t event_size(const struct event *event)
+{
+	const size_t head = offsetof(struct event, mapping);
+
+	switch (event->type) {
+	case EVENT_MAPPING:
+		return head + sizeof(event->mapping);
+	case EVENT_EXEC:
+	case EVENT_EXIT:
+	case EVENT_CHANGED:
+		return head;
+	case EVENT_FORK:
+		return head + sizeof(event->fork);
+	case EVENT_COMM:
+		return head + sizeof(event->comm);
+	case EVENT_CGROUP:
+		return head + sizeof(event->cgroup);
+	case EVENT_FREED:
+		return head + sizeof(event->freed);
+	case EVENT_LOST:
+		return head + sizeof(event->lost);
+	case EVENT_SAMPLE:
+		if (event->sample.record)
+			return head + sizeof(event->sample.record);
+		break;
+	case EVENT_WAKER:
+	case EVENT_GENERATED:
+	case EVENT_MEMORY:
+		break;
+	}
+	return sizeof(*event);
+}
 
 const char *event_lost_name(enum event_lost_reason reason)
 {

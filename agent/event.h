@@ -11,6 +11,7 @@
 #include "unwinder/unwinder.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum event_type {
@@ -139,6 +140,11 @@ struct event_memory {
 };
 
 struct event_sample {
+	/*
+	 * Between the processes of a recording: a record in the kernel's ring (schema/capture.h), for the one that takes the
+	 * event to decode. Then nothing else of the sample is set. NULL elsewhere.
+	 */
+	const void *record;
 	uint16_t event; /* index in source_info.events */
 	uint32_t cpu;
 	uint64_t period; /* in the event's own unit (cpu-clock: ns); at least 1 */
@@ -223,5 +229,11 @@ struct event {
 		struct event_lost lost;
 	};
 };
+
+/*
+ * Return the bytes of an event, from its beginning, that its type uses: most are far smaller than one of a sample. What it
+ * points to is not counted.
+ */
+size_t event_size(const struct event *event);
 
 #endif

@@ -139,6 +139,7 @@ static int begin_again(struct serving *s)
 	s->given_before += feed_given(s->feed);
 	feed_empty(s->feed);
 	feed_lend(s->feed, NULL, 0);
+	source_live_leave_records(s->source, false);
 	s->lends = false;
 	s->lost[EVENT_LOST_CRASHED] += s->samples;
 	s->samples = 0;
@@ -252,6 +253,7 @@ static int lend_ring(struct serving *s)
 	const struct live_memory memory = source_live_memory(s->source);
 
 	feed_lend(s->feed, memory.data, memory.size);
+	source_live_leave_records(s->source, true);
 	s->lends = true;
 	return 0;
 }

@@ -40,44 +40,12 @@ static const char *text_of(const struct event *event)
 	return event->type == EVENT_COMM ? event->comm.comm : NULL;
 }
 
-/* Return the bytes of an event that its type uses: most are far smaller than one of a sample. */
-static size_t used(const struct event *event)
-{
-	const size_t head = offsetof(struct event, mapping);
-
-	switch (event->type) {
-	case EVENT_MAPPING:
-		return head + sizeof(event->mapping);
-	case EVENT_EXEC:
-	case EVENT_EXIT:
-		return head;
-	case EVENT_FORK:
-		return head + sizeof(event->fork);
-	case EVENT_COMM:
-		return head + sizeof(event->comm);
-	case EVENT_CGROUP:
-		return head + sizeof(event->cgroup);
-	case EVENT_FREED:
-		return head + sizeof(event->freed);
-	case EVENT_LOST:
-		return head + sizeof(event->lost);
-	case EVENT_CHANGED:
-		return head;
-	case EVENT_SAMPLE:
-	case EVENT_WAKER:
-	case EVENT_GENERATED:
-	case EVENT_MEMORY:
-		break;
-	}
-	return sizeof(*event);
-}
-
 /* Return the bytes that a copy of the event takes, with its string and its item. */
 static size_t size_of(const struct event *event)
 {
 	const char *text = text_of(event);
 
-	return sizeof(struct live_item) + used(event) + (text ? strlen(text) + 1 : 0);
+	return sizeof(struct live_item) + event_size(event) + (text ? strlen(text) + 1 : 0);
 }
 
 /*
@@ -119,9 +87,9 @@ int live_queue_event(struct live_queue *queue, const struct event *event)
 
 	if (!copy)
 		return -ENOMEM;
-	memcpy(copy, event, used(event));
+	memcpy(copy, event, event_size(event));
 	if (text_of(event)) {
-		char *text = (char *)copy + used(event);
+		char *text = (char *)copy + event_size(event);
 
 		strcpy(text, text_of(event));
 		if (event->type == EVENT_MAPPING)
@@ -144,17 +112,15 @@ int live_queue_event(struct live_queue *queue, const struct event *event)
 
 void live_queue_read(const struct event *queued, struct event *out)
 {
-	memcpy(out, queued, used(queued));
+	memcpy(out, queued, event_size(queued));
 }
 
-int live_queue_sample(struct live_queue *queue, uint64_t time_ns, uint32_t pid,
-		      const uint8_t *record, uint64_t slot)
+int live_queue_sample(struct live_queue *queue, const struct live_item *sample)
 {
-	return push(queue, (struct live_item){ .time_ns = time_ns,
-					       .order = SAMPLE_ORDER,
-					       .record = record,
-					       .pid = pid,
-					       .slot = slot });
+	struct live_item item = *sample;
+
+	item.order = SAMPLE_ORDER;
+	return push(queue, item);
 }
 
 int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait)

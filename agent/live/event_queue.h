@@ -31,6 +31,10 @@ struct live_item {
 	 */
 	struct live_waited *wait;
 	uint32_t pid;
+	/* Of a sample: what is needed of its record when it is given out, as that is not in the caches any more then. */
+	uint32_t stack_bytes;
+	uint16_t cpu;
+	bool is_alloc; /* CAPTURE_ALLOC */
 	bool unneeded; /* of an event that was taken: its process is left out (agent/live/short_lived.h) */
 };
 
@@ -50,9 +54,8 @@ int live_queue_event(struct live_queue *queue, const struct event *event);
 void live_queue_read(const struct event *queued, struct event *out);
 /* Free an event that was taken from a queue, or keep its memory for the next ones. NULL is fine. */
 void live_queue_release(struct live_queue *queue, struct event *queued);
-/* Add a sample whose record stays in the ring. -ENOMEM. */
-int live_queue_sample(struct live_queue *queue, uint64_t time_ns, uint32_t pid,
-		      const uint8_t *record, uint64_t slot);
+/* Add a sample whose record stays in the ring; its order is set. -ENOMEM. */
+int live_queue_sample(struct live_queue *queue, const struct live_item *sample);
 /* Add the sample of a wait, or of the thread that ended it. Takes ownership of it, except on failure. -ENOMEM. */
 int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait);
 

@@ -23,7 +23,7 @@
 struct record {
 	uint64_t size;	    /* of this head, the event and what it points to */
 	bool skip;	    /* nothing follows: the next record is at the start of the ring */
-	struct event event; /* its pointers point behind it */
+	struct event event; /* as much as its type uses; its pointers point behind that */
 };
 
 struct shared {
@@ -117,8 +117,8 @@ void feed_heard(const struct feed *feed)
 	struct iovec bytes = { &byte, 1 };
 	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
 
-	while (recvmsg(feed->own, &message, MSG_DONTWAIT) > 0)
-		;
+	/* Nearly always there is one; if there are more, this end stays readable. */
+	(void)recvmsg(feed->own, &message, MSG_DONTWAIT);
 }
 
 /* Wake the other side if it waits. A full socket means that it has been rung already. */
@@ -190,6 +190,8 @@ static const struct uw_region *pack_regions(struct packing *p, const struct uw_r
 
 static void pack_sample(struct packing *p, struct event_sample *s)
 {
+	if (s->record) /* it is in lent memory */
+		return;
 	s->regions = pack_regions(p, s->regions, s->n_regions);
 	s->slices = pack_regions(p, s->slices, s->n_slices);
 	s->kernel_ips = pack(p, s->kernel_ips, s->n_kernel_ips * sizeof(*s->kernel_ips));
@@ -233,11 +235,18 @@ static void pack_event(struct packing *p, struct event *event)
 	}
 }
 
+/* Return the bytes of a record before what its event points to. */
+static size_t head_size(const struct event *event)
+{
+	return ALIGN(offsetof(struct record, event) + event_size(event));
+}
+
 static size_t size_of(const struct feed *feed, const struct event *event)
 {
-	struct packing counting = { .feed = feed, .at = ALIGN(sizeof(struct record)) };
-	struct event copy = *event;
+	struct packing counting = { .feed = feed, .at = head_size(event) };
+	struct event copy;
 
+	memcpy(&copy, event, event_size(event));
 	pack_event(&counting, &copy);
 	return counting.at;
 }
@@ -274,26 +283,29 @@ int feed_put(struct feed *feed, const struct event *event)
 	size_t size = size_of(feed, event), skipped;
 	int err = find_room(feed, size, &skipped);
 	struct record *record = (void *)(feed->ring + feed->at % feed->size);
-	struct event copy = *event;
 	struct packing packing;
+	struct event copy;
 
 	if (err)
 		return err;
 	atomic_store(&feed->shared->giver_sleeps, 0);
 	/* The rest of the ring may be smaller than a record's head. */
 	if (skipped) {
-		if (skipped >= sizeof(*record))
-			*record = (struct record){ .size = skipped, .skip = true };
+		if (skipped >= offsetof(struct record, event)) {
+			record->size = skipped;
+			record->skip = true;
+		}
 		feed->at += skipped;
 		feed->rung += skipped; /* these bytes are nothing to take */
 		record = (void *)feed->ring;
 	}
-	packing = (struct packing){ feed, (uint8_t *)record, ALIGN(sizeof(*record)) };
+	packing = (struct packing){ feed, (uint8_t *)record, head_size(event) };
+	memcpy(&copy, event, event_size(event));
 	record->size = size;
 	record->skip = false;
 	/* The taker can change what is in the ring at any time: nothing is read back from there. */
 	pack_event(&packing, &copy);
-	record->event = copy;
+	memcpy(&record->event, &copy, event_size(&copy));
 	feed->at += size;
 	atomic_store(&feed->shared->given, feed->at);
 	if (feed->at - feed->rung >= WAKE_BYTES)
@@ -346,17 +358,28 @@ void feed_borrow(struct feed *feed, const void *there, const void *here, size_t 
 	feed->lent_size = here ? size : 0;
 }
 
-/* Let regions that point to lent memory point to where this process has it. They are in the ring. */
-static void find_lent(const struct feed *feed, const struct uw_region *regions, uint32_t n)
+/* Return where this process has the bytes that the giver has at there. */
+static const uint8_t *find(const struct feed *feed, const void *there)
 {
-	struct uw_region *here = (struct uw_region *)(uintptr_t)regions;
+	uintptr_t at = (uintptr_t)there - (uintptr_t)feed->lent;
 
-	for (uint32_t i = 0; i < n; i++) {
-		uintptr_t at = (uintptr_t)here[i].bytes - (uintptr_t)feed->lent;
+	return at < feed->lent_size ? feed->borrowed + at : there;
+}
 
-		if (at < feed->lent_size)
-			here[i].bytes = feed->borrowed + at;
+/* Let what points to lent memory point to where this process has it. The regions are in the ring. */
+static void find_lent(const struct feed *feed, struct event_sample *s)
+{
+	struct uw_region *regions = (struct uw_region *)(uintptr_t)s->regions,
+			 *slices = (struct uw_region *)(uintptr_t)s->slices;
+
+	if (s->record) {
+		s->record = find(feed, s->record);
+		return;
 	}
+	for (uint32_t i = 0; i < s->n_regions; i++)
+		regions[i].bytes = find(feed, regions[i].bytes);
+	for (uint32_t i = 0; i < s->n_slices; i++)
+		slices[i].bytes = find(feed, slices[i].bytes);
 }
 
 /* Return the next record; NULL: there is none. */
@@ -368,7 +391,7 @@ static const struct record *next_record(struct feed *feed)
 
 	if (given == feed->at)
 		return NULL;
-	if (left < sizeof(*record) || record->skip) {
+	if (left < offsetof(struct record, event) || record->skip) {
 		feed->at += left;
 		record = (void *)feed->ring;
 	}
@@ -402,11 +425,9 @@ int feed_take(struct feed *feed, struct event *event, char *error)
 		if (record) {
 			atomic_store(&shared->taker_sleeps, 0);
 			feed->held = record->size;
-			*event = record->event;
-			if (event->type == EVENT_SAMPLE || event->type == EVENT_WAKER) {
-				find_lent(feed, event->sample.regions, event->sample.n_regions);
-				find_lent(feed, event->sample.slices, event->sample.n_slices);
-			}
+			memcpy(event, &record->event, event_size(&record->event));
+			if (event->type == EVENT_SAMPLE || event->type == EVENT_WAKER)
+				find_lent(feed, &event->sample);
 			return 1;
 		}
 		if (ended) {

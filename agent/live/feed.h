@@ -28,7 +28,7 @@ void feed_giver(struct feed *feed); /* after the fork: this process gives */
 void feed_taker(struct feed *feed); /* … or takes, from the first event on */
 
 /*
- * In the giver: do not copy regions and slices of samples that lie in this memory from now on. What an event
+ * In the giver: do not copy records, regions and slices of samples that lie in this memory from now on. What an event
  * has of it must stay as it is until the taker does not need the event any more (feed_taken). NULL: copy all.
  */
 void feed_lend(struct feed *feed, const void *memory, size_t size);

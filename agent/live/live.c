@@ -49,6 +49,51 @@ static void let_go(struct live *live)
 }
 
 /*
+ * Return whether a sample can be left as it is to the process that takes the events: its record lies in the ring, and
+ * nothing else is needed.
+ */
+static bool can_leave(const struct live *live, const struct live_item *sample)
+{
+	return live->leaves_records && live_ring_holds(&live->ring, sample->record) &&
+	       !sample->is_alloc;
+}
+
+/* Take a sample: write its event, or leave that to another process. */
+static void take_sample(struct live *live, const struct live_item *sample, uint64_t now,
+			struct event *event)
+{
+	struct live_tally_cpu *tally = live_tally_of(&live->tally, sample->cpu);
+
+	if (can_leave(live, sample)) {
+		event->type = EVENT_SAMPLE;
+		event->time_ns = sample->time_ns;
+		event->sample.record = sample->record;
+	} else {
+		live_captured_sample((const void *)sample->record, live->alloc_interval,
+				     live->regions, event);
+	}
+	live->held_slot = sample->slot;
+	if (now > sample->time_ns + live->in_ring_ns)
+		live->in_ring_ns = now - sample->time_ns;
+	tally->delivered++;
+	tally->stack_bytes += sample->stack_bytes;
+}
+
+/* Take the sample of a wait, or of the thread that ended it. */
+static void take_wait(struct live *live, struct live_waited *wait, struct event *event)
+{
+	struct live_tally_cpu *tally = live_tally_of(&live->tally, wait->head.cpu);
+
+	live_captured_sample(&wait->head, live->alloc_interval, live->regions, event);
+	live_captured_wait(wait, live->wakers, event);
+	live->held_wait = wait;
+	if (event->type != EVENT_SAMPLE)
+		return;
+	tally->delivered++;
+	tally->stack_bytes += wait->head.stack_len + wait->head.interrupted_len;
+}
+
+/*
  * Take the first item of the queue. Return whether it is an event to deliver; if so, it is written
  * to *event, which is valid until let_go.
  */
@@ -64,25 +109,10 @@ static bool take(struct live *live, uint64_t now, struct event *event)
 		}
 		live->held = item.event;
 		live_queue_read(item.event, event);
+	} else if (item.wait) {
+		take_wait(live, item.wait, event);
 	} else {
-		const struct capture_head *head =
-			item.wait ? &item.wait->head : (const void *)item.record;
-
-		live_captured_sample(head, live->alloc_interval, live->regions, event);
-		if (item.wait)
-			live_captured_wait(item.wait, live->wakers, event);
-		live->held_wait = item.wait;
-		if (!item.wait) {
-			live->held_slot = item.slot;
-			if (now > head->time_ns + live->in_ring_ns)
-				live->in_ring_ns = now - head->time_ns;
-		}
-		if (event->type == EVENT_SAMPLE) {
-			struct live_tally_cpu *tally = live_tally_of(&live->tally, head->cpu);
-
-			tally->delivered++;
-			tally->stack_bytes += head->stack_len + head->interrupted_len;
-		}
+		take_sample(live, &item, now, event);
 	}
 	/* A late item gets the time of the item before it, so that times never decrease. */
 	if (event->time_ns < live->last_ns) {
@@ -463,6 +493,11 @@ void source_live_lend(struct source *source, uint64_t until)
 		return;
 	live_slots_lend(&live->slots, live->held_slot, until, live->last_ns);
 	live->held_slot = UINT64_MAX;
+}
+
+void source_live_leave_records(struct source *source, bool leave)
+{
+	((struct live *)source)->leaves_records = leave;
 }
 
 void source_live_own(struct source *source, const pid_t *pids, size_t n)

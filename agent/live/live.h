@@ -147,6 +147,11 @@ void source_live_lend_to(struct source *source, uint64_t (*taken)(void *ctx), vo
  * least this number, which is at least 1. Other events, and samples that are not in the ring, are not affected.
  */
 void source_live_lend(struct source *source, uint64_t until);
+/*
+ * Whether the other process decodes samples, too: then events have them as records (event_sample.record) where that is
+ * possible. It is less work, and a record's bytes come into the caches of one CPU only.
+ */
+void source_live_leave_records(struct source *source, bool leave);
 
 /*
  * Record with this rate and these filters from now on: those of struct live_choice

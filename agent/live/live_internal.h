@@ -137,6 +137,8 @@ struct live {
 
 	struct live_cgroup_paths *cgroup_paths; /* NULL: paths of cgroups cannot be read */
 
+	bool leaves_records; /* see source_live_leave_records */
+
 	const uint8_t *vdso;
 	size_t vdso_size;
 	struct uw_region regions[LIVE_REGIONS_MAX];

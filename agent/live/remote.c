@@ -3,6 +3,7 @@
 
 #include "agent/clock.h"
 #include "agent/live/capture_internal.h"
+#include "agent/live/captured.h"
 #include "agent/live/ring.h"
 #include "agent/live/system/hint.h"
 #include "agent/log.h"
@@ -44,6 +45,7 @@ struct remote {
 	const uint8_t
 		*ring; /* the data of the kernel's ring of samples; NULL: samples are copied */
 	size_t ring_size;
+	struct uw_region regions[LIVE_REGIONS_MAX]; /* of the last sample */
 };
 
 /* ---- requests ---------------------------------------------------------------------------- */
@@ -293,13 +295,28 @@ static int kernel_symbol(void *ctx, uint64_t addr, struct source_kernel_symbol *
 
 /* ---- the source -------------------------------------------------------------------------- */
 
+/* Take the next event as feed_take does. A record is decoded; it may have come late, so it has the event's time. */
+static int take(struct remote *remote, struct event *event)
+{
+	int rc = feed_take(used->feed, event, remote->base.error);
+	uint64_t time_ns;
+
+	if (rc != 1 || event->type != EVENT_SAMPLE || !event->sample.record)
+		return rc;
+	time_ns = event->time_ns;
+	live_captured_sample(event->sample.record, 1, remote->regions, event);
+	event->time_ns = time_ns;
+	return rc;
+}
+
 static int remote_next(struct source *source, struct event *event, int timeout_ms)
 {
+	struct remote *remote = (struct remote *)source;
 	uint64_t deadline = now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000;
 
 	for (;;) {
 		struct pollfd bell = { .fd = feed_bell(used->feed), .events = POLLIN };
-		int rc = feed_take(used->feed, event, source->error), left = -1;
+		int rc = take(remote, event), left = -1;
 
 		if (rc != -EAGAIN)
 			return rc;
@@ -314,7 +331,7 @@ static int remote_next(struct source *source, struct event *event, int timeout_m
 			return -errno;
 		if (bell.revents & (POLLHUP | POLLERR)) {
 			/* What it gave before it ended is still delivered. */
-			rc = feed_take(used->feed, event, source->error);
+			rc = take(remote, event);
 			if (rc != -EAGAIN)
 				return rc;
 			(void)snprintf(source->error, sizeof(source->error),

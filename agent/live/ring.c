@@ -105,6 +105,8 @@ uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned 
 		if (head & BPF_RINGBUF_BUSY_BIT) /* still being written by another CPU */
 			return 0;
 		ring->scanned += (size + BPF_RINGBUF_HDR_SZ + 7) & ~7ul;
+		/* The ring is larger than the caches. */
+		__builtin_prefetch(ring->data + (ring->scanned & (ring->size - 1)));
 		if (head & BPF_RINGBUF_DISCARD_BIT)
 			continue;
 		*bytes = whole(ring, at, size);

@@ -158,6 +158,12 @@ void source_live_lend(struct source *source, uint64_t until)
 	(void)until;
 }
 
+void source_live_leave_records(struct source *source, bool leave)
+{
+	(void)source;
+	(void)leave;
+}
+
 int source_live_keep_up(struct source *source)
 {
 	(void)source;
@@ -242,7 +248,8 @@ static void give(uint8_t kind, uint8_t size)
 	memset(name, 'x', sizeof(name));
 	name[size] = '\0';
 	if (event.type == EVENT_SAMPLE || event.type == EVENT_WAKER)
-		event.sample = (struct event_sample){ .regions = regions,
+		event.sample = (struct event_sample){ .record = size == 255 ? bytes : NULL,
+						      .regions = regions,
 						      .n_regions = size % 3,
 						      .slices = regions,
 						      .n_slices = size / 3 % 3,

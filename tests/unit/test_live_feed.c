@@ -74,8 +74,14 @@ static struct event event_of(uint64_t i, uint8_t memory[FEED_SIZE / 4], struct u
 		for (size_t k = 0; k < 4; k++)
 			ips[k] = number();
 		break;
-	default:
+	case EVENT_FORK:
+		event.fork.parent_pid = (uint32_t)number();
+		break;
+	case EVENT_FREED:
 		event.freed.id = number();
+		break;
+	default: /* nothing more */
+		break;
 	}
 	return event;
 }
@@ -122,8 +128,12 @@ static bool same(const struct event *a, const struct event *b)
 			return false;
 		return same_regions(s->regions, s->n_regions, t->regions, t->n_regions) &&
 		       same_regions(s->slices, s->n_slices, t->slices, t->n_slices);
-	default:
+	case EVENT_FORK:
+		return a->fork.parent_pid == b->fork.parent_pid;
+	case EVENT_FREED:
 		return a->freed.id == b->freed.id;
+	default:
+		return true;
 	}
 }
 
@@ -306,6 +316,33 @@ static void test_lent_memory_is_not_copied(void)
 	feed_free(feed);
 }
 
+/* A sample that is left as a record takes little of the ring: only where the record is, and when it was. */
+static void test_a_record_is_left(void)
+{
+	static uint8_t there[64], here[64];
+	const struct event left = { .type = EVENT_SAMPLE,
+				    .time_ns = 7,
+				    .sample = { .record = there + 8 } };
+	struct feed *feed;
+	struct event event;
+
+	CHECK(!feed_new(FEED_SIZE, &feed), "made");
+	feed_lend(feed, there, sizeof(there));
+	for (int i = 0; i < 3; i++)
+		CHECK(feed_put(feed, &left) == 0, "left");
+	CHECK(feed_given(feed) == 3 * 48, "its size");
+	CHECK(feed_put(feed, &(struct event){ .type = EVENT_SAMPLE, .pid = 5 }) == 0, "another");
+	feed_taker(feed);
+	feed_borrow(feed, there, here, sizeof(here));
+	for (int i = 0; i < 3; i++)
+		CHECK(feed_take(feed, &event, error) == 1 && event.type == EVENT_SAMPLE &&
+			      event.time_ns == 7 && event.sample.record == here + 8,
+		      "found");
+	CHECK(feed_take(feed, &event, error) == 1 && !event.sample.record && event.pid == 5,
+	      "a whole sample");
+	feed_free(feed);
+}
+
 static void test_room(void)
 {
 	struct feed *feed;
@@ -402,6 +439,7 @@ int main(void)
 	test_every_event_arrives(16 * FEED_SIZE);
 	test_the_start_is_used_again();
 	test_lent_memory_is_not_copied();
+	test_a_record_is_left();
 	test_room();
 	test_a_hostile_taker();
 	test_a_taker_that_writes_meanwhile();

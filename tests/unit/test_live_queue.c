@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int put_sample(struct live_queue *queue, uint64_t time_ns, uint32_t pid, uint64_t slot)
+{
+	return live_queue_sample(
+		queue, &(struct live_item){ .time_ns = time_ns, .pid = pid, .slot = slot });
+}
+
 static void test_items_leave_in_the_order_of_time(void)
 {
 	struct live_queue queue = { 0 };
@@ -17,7 +23,7 @@ static void test_items_leave_in_the_order_of_time(void)
 
 	for (int i = 0; i < 5000; i++) {
 		seed = seed * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
-		CHECK(!live_queue_sample(&queue, seed >> 40, 1, NULL, (uint64_t)i), "push");
+		CHECK(!put_sample(&queue, seed >> 40, 1, (uint64_t)i), "push");
 		if (i % 3)
 			continue;
 		/*
@@ -42,9 +48,9 @@ static void test_equal_times_keep_their_order_events_first(void)
 	struct live_queue queue = { 0 };
 	struct live_item item[4];
 
-	CHECK(!live_queue_sample(&queue, 7, 1, NULL, 10), "push");
+	CHECK(!put_sample(&queue, 7, 1, 10), "push");
 	CHECK(!live_queue_event(&queue, &exec), "push");
-	CHECK(!live_queue_sample(&queue, 7, 1, NULL, 11), "push");
+	CHECK(!put_sample(&queue, 7, 1, 11), "push");
 	CHECK(!live_queue_event(&queue, &fork), "push");
 	for (int i = 0; i < 4; i++)
 		live_queue_take(&queue, &item[i]);
@@ -155,7 +161,7 @@ static void test_who_has_a_sample_is_needed_and_those_whom_it_comes_from(void)
 		struct live_queue queue = { 0 };
 
 		put_shell(&queue);
-		CHECK(!live_queue_sample(&queue, 8, cases[i].sampled, NULL, 1), "push");
+		CHECK(!put_sample(&queue, 8, cases[i].sampled, 1), "push");
 		live_queue_settle(&queue, 20);
 		CHECK(needed_of(&queue, cases[i].pid) == cases[i].n, "its events and samples");
 		live_queue_fini(&queue);

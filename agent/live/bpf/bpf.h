@@ -19,7 +19,7 @@ struct live_events;
 struct live_bpf_options {   /* all borrowed until the program is open */
 	uint32_t stack_max; /* 0: CAPTURE_STACK_DEFAULT; at most CAPTURE_STACK_LIMIT */
 	/*
-	 * 0: between 4 MiB and LIVE_RING_DEFAULT, according to what the sampled clocks can produce.
+	 * 0: between 4 and 32 MiB, according to what the sampled clocks can produce.
 	 * Rounded up to a power of two.
 	 */
 	uint32_t ring_bytes;

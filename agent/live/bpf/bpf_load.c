@@ -20,7 +20,8 @@
 
 #define RING_LEAST    (4u << 20)
 #define RING_LIMIT    (1u << 30)
-#define WAKE_BYTES    (4u << 20)
+#define RING_MOST     (32u << 20) /* that is chosen by itself */
+#define WAKE_BYTES    (8u << 20)
 #define ALLOC_THREADS 16384 /* threads that allocate; the least active ones are evicted */
 #define OFF_CPU_MAX   32768 /* threads that wait at the same time */
 #define RESERVE_MAX   (512u << 10)
@@ -38,9 +39,10 @@ static uint32_t ring_size(uint32_t asked)
 
 /*
  * Return a suitable size for the ring, in bytes. The kernel allocates the whole ring at once. If
- * only clocks are sampled, the number of samples in a second is known: take room for one second,
- * with stacks of three eighths of stack_max (clang's stacks are a tenth of the default), if that is
- * less than LIVE_RING_DEFAULT.
+ * only clocks are sampled, the number of samples in a second is known, with stacks of three eighths
+ * of stack_max (clang's stacks are a tenth of the default): take room for one second, but at most
+ * LIVE_RING_DEFAULT, or for an eighth of a second, but at most RING_MOST. With a smaller ring, at high
+ * rates, waking the reader so often would cost more than a twentieth of what the samples do.
  */
 static uint32_t ring_fitting(const struct live_bpf *bpf, uint32_t stack_max)
 {
@@ -56,9 +58,11 @@ static uint32_t ring_fitting(const struct live_bpf *bpf, uint32_t stack_max)
 		bytes += (1000000000 / e->attr.sample_period + 1) * bpf->n_scratch *
 			 (stack_max / 8 * 3);
 	}
-	if (bytes > LIVE_RING_DEFAULT)
-		return LIVE_RING_DEFAULT;
-	return bytes < RING_LEAST ? RING_LEAST : (uint32_t)bytes;
+	if (bytes < RING_LEAST)
+		return RING_LEAST;
+	if (bytes / 8 > LIVE_RING_DEFAULT)
+		return bytes / 8 < RING_MOST ? (uint32_t)(bytes / 8) : RING_MOST;
+	return bytes < LIVE_RING_DEFAULT ? (uint32_t)bytes : LIVE_RING_DEFAULT;
 }
 
 static bool uses(const struct live_bpf *bpf, enum live_event_kind kind)
