@@ -20,9 +20,10 @@ const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 				      .n_steps = sizeof(history_sql) / sizeof(history_sql[0]),
 				      .prepare = history_prepare_upgrade };
 
-#define STEP_NS	  20000000
-#define CACHE_KIB 16384
-#define SUMS_MAX  4194304 /* about 1 GiB */
+#define STEP_NS	     20000000
+#define CACHE_KIB    16384
+#define SUMS_MAX     4194304		 /* about 1 GiB */
+#define THREAD_AFTER (UINT64_C(1) << 17) /* 8 ms: to begin a thread takes far less */
 
 #define TEXT_OF(x) #x
 #define TEXT(x)	   TEXT_OF(x)
@@ -279,6 +280,7 @@ int history_open(const char *path, bool write, struct history **out)
 	if (!err) {
 		h->step_ns = STEP_NS;
 		h->sums_max = SUMS_MAX;
+		h->thread_after = THREAD_AFTER;
 		h->path = strdup(path);
 		err = h->path ? connect_to(path, write, &h->db, error) : -ENOMEM;
 	}

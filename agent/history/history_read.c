@@ -234,6 +234,8 @@ int history_read(struct history *h, const struct history_query *query, struct st
 	int err;
 
 	*found = (struct history_found){ .n_windows = 0 };
+	r.pending = r.few;
+	r.most_pending = PENDING;
 	/* One transaction: names and stacks that windows refer to are there. */
 	err = db_exec(h->db, "BEGIN");
 	if (!err) {

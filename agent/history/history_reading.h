@@ -66,6 +66,8 @@ struct pending {
 
 enum { PENDING = 32 };
 
+struct counting; /* a thread that counts samples: history_count.c */
+
 struct reading {
 	struct history *h;
 	const struct history_query *q;
@@ -85,9 +87,16 @@ struct reading {
 	uint32_t *stack_sums;
 	size_t n_stack_sums;
 	uint32_t sum_without_frames; /* index + 1 */
-	struct pending pending[PENDING];
-	size_t n_pending;
-	struct node_use *uses; /* as the cache of nodes */
+	/*
+	 * Samples to be counted, and for how many there is room. They are in cache lines of their own: a thread that counts
+	 * uses what is above.
+	 */
+	_Alignas(64) struct pending *pending;
+	size_t n_pending, most_pending;
+	struct pending few[PENDING];	    /* where they are without a thread */
+	uint64_t n_counted;		    /* samples that were counted without one */
+	struct counting *counting;	    /* NULL: there is none */
+	_Alignas(64) struct node_use *uses; /* as the cache of nodes */
 	size_t n_uses;
 	uint32_t *frames, *functions; /* as the caches of rows: index in the profile + 1 */
 	size_t n_frames, n_functions;
@@ -121,13 +130,27 @@ struct sum_part {
 /* Count a part of a group's samples; they are pending until history_sum_pending. -EBADMSG: a value has no type. */
 int history_sum_add(struct reading *r, const struct history_sample *g,
 		    const struct sum_part *share);
-/* Count the samples that are pending. */
+/* Count the samples that are pending, and all before them. */
 int history_sum_pending(struct reading *r);
+/* Count n samples of which not only the stacks matter. */
+int history_sum_these(struct reading *r, struct pending *pending, size_t n);
 /* Count sums together that have become equal. */
 int history_sums_merge(struct reading *r);
 /* Forget what was added. */
 void history_sums_forget(struct reading *r);
 void history_sums_fini(struct reading *r);
+
+/* ---- history_count.c: samples are counted in a thread of its own, while others are read ---- */
+
+/*
+ * Begin to count in a thread: r->pending is the first batch then, with room for r->most_pending. Until history_count_end only
+ * that thread uses the sums. Without a thread nothing changes.
+ */
+void history_count_begin(struct reading *r);
+/* Give the thread the samples that are pending; r->pending is the next batch. Return the thread's error. */
+int history_count_give(struct reading *r);
+/* Give it the last samples, and wait until it has ended. Return its error. */
+int history_count_end(struct reading *r);
 
 /* ---- history_load.c: what samples refer to ---- */
 

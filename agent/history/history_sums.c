@@ -90,68 +90,115 @@ static bool is_by_stack(const struct reading *r)
 	return !r->q->labels && !r->q->times;
 }
 
-/* Let the CPU fetch what the sum of samples is found by. */
+/* Let the CPU fetch what the sum of a stack is found by. */
 static void fetch_place(struct reading *r, struct pending *p)
 {
 	const struct sum_key *key = &p->key;
 
-	p->place = SIZE_MAX;
-	if (!is_by_stack(r)) {
-		p->hash = hash_sum(key);
-		uw_hash_prefetch(&r->by_sum, p->hash);
-	} else if (key->node && history_node_place(r->h, (int64_t)key->node, &p->place) &&
-		   p->place < r->n_stack_sums) {
+	if (key->node && history_node_place(r->h, (int64_t)key->node, &p->place) &&
+	    p->place < r->n_stack_sums)
 		__builtin_prefetch(&r->stack_sums[p->place]);
-	} else {
+	else
 		p->place = SIZE_MAX;
+}
+
+/* Let the CPU fetch the sum that is probably the one. */
+static void fetch_sum(const struct reading *r, struct pending *p, uint32_t at)
+{
+	p->at = at;
+	if (at != UW_HASH_NONE)
+		__builtin_prefetch(history_sum_at(r, at));
+}
+
+static void add_values(struct reading *r, const struct pending *p, uint32_t at)
+{
+	int64_t *values = history_sum_at(r, at)->values;
+
+	for (uint32_t i = 0; i < p->n_values; i++) {
+		int64_t *to = &values[p->values[i].type];
+
+		*to = stacks_sum(*to, p->values[i].value);
 	}
 }
 
-/* Find the sum that is probably the one, and let the CPU fetch it. */
-static void fetch_sum(const struct reading *r, struct pending *p)
-{
-	struct uw_hash_search search;
-
-	p->at = UW_HASH_NONE;
-	if (!is_by_stack(r))
-		p->at = uw_hash_first(&r->by_sum, p->hash, &search);
-	else if (p->place != SIZE_MAX)
-		p->at = r->stack_sums[p->place] - 1; /* UW_HASH_NONE if there is none */
-	if (p->at != UW_HASH_NONE)
-		__builtin_prefetch(history_sum_at(r, p->at));
-}
-
-/* Find or add the sum of samples that are pending. */
-static int find_sum(struct reading *r, const struct pending *p, uint32_t *out)
-{
-	*out = p->at;
-	if (is_by_stack(r))
-		return p->at != UW_HASH_NONE ? 0 : sum_of_stack(r, &p->key, out);
-	if (p->at != UW_HASH_NONE && is_sum(&history_sum_at(r, p->at)->key, &p->key))
-		return 0;
-	return sum_of_all(r, p, out);
-}
-
-/* Count the samples that are pending. */
-int history_sum_pending(struct reading *r)
+/* Count samples of which only the stacks matter. */
+static int sum_stacks(struct reading *r, struct pending *pending, size_t n)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < r->n_pending; i++)
-		fetch_sum(r, &r->pending[i]);
-	for (size_t i = 0; i < r->n_pending && !err; i++) {
-		const struct pending *p = &r->pending[i];
-		uint32_t at;
+	for (size_t i = 0; i < n; i++)
+		fetch_sum(r, &pending[i],
+			  pending[i].place == SIZE_MAX ? UW_HASH_NONE
+						       : r->stack_sums[pending[i].place] - 1);
+	for (size_t i = 0; i < n && !err; i++) {
+		uint32_t at = pending[i].at;
 
-		err = find_sum(r, p, &at);
-		for (uint32_t j = 0; j < p->n_values && !err; j++) {
-			int64_t *to = &history_sum_at(r, at)->values[p->values[j].type];
-
-			*to = stacks_sum(*to, p->values[j].value);
-		}
+		if (at == UW_HASH_NONE)
+			err = sum_of_stack(r, &pending[i].key, &at);
+		if (!err)
+			add_values(r, &pending[i], at);
 	}
-	r->n_pending = 0;
 	return err;
+}
+
+/* Count at most PENDING samples of which not only the stacks matter. */
+static int sum_some(struct reading *r, struct pending *pending, size_t n)
+{
+	struct uw_hash_search search;
+	int err = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		pending[i].hash = hash_sum(&pending[i].key);
+		uw_hash_prefetch(&r->by_sum, pending[i].hash);
+	}
+	for (size_t i = 0; i < n; i++)
+		fetch_sum(r, &pending[i], uw_hash_first(&r->by_sum, pending[i].hash, &search));
+	for (size_t i = 0; i < n && !err; i++) {
+		uint32_t at = pending[i].at;
+
+		if (at == UW_HASH_NONE || !is_sum(&history_sum_at(r, at)->key, &pending[i].key))
+			err = sum_of_all(r, &pending[i], &at);
+		if (!err)
+			add_values(r, &pending[i], at);
+	}
+	return err;
+}
+
+int history_sum_these(struct reading *r, struct pending *pending, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i += PENDING)
+		err = sum_some(r, &pending[i], n - i < PENDING ? n - i : PENDING);
+	return err;
+}
+
+/* Count the samples that are pending, or let the thread do it. */
+static int sum_batch(struct reading *r)
+{
+	size_t n = r->n_pending;
+	int err;
+
+	if (r->counting)
+		return history_count_give(r);
+	r->n_pending = 0;
+	if (is_by_stack(r))
+		return sum_stacks(r, r->pending, n);
+	r->n_counted += n;
+	err = history_sum_these(r, r->pending, n);
+	if (!err && r->n_counted >= r->h->thread_after) {
+		r->n_counted = 0;
+		history_count_begin(r);
+	}
+	return err;
+}
+
+int history_sum_pending(struct reading *r)
+{
+	int err = r->n_pending ? sum_batch(r) : 0;
+	int ended = history_count_end(r);
+
+	return err ? err : ended;
 }
 
 int history_sum_add(struct reading *r, const struct history_sample *g, const struct sum_part *share)
@@ -174,8 +221,9 @@ int history_sum_add(struct reading *r, const struct history_sample *g, const str
 		p->values[i].type = (size_t)r->type_of[v->type] - 1;
 		p->values[i].value = history_share(v->value, share->from, share->to, share->n);
 	}
-	fetch_place(r, p);
-	return ++r->n_pending < PENDING ? 0 : history_sum_pending(r);
+	if (is_by_stack(r))
+		fetch_place(r, p);
+	return ++r->n_pending < r->most_pending ? 0 : sum_batch(r);
 }
 
 int history_sums_merge(struct reading *r)
@@ -205,7 +253,9 @@ int history_sums_merge(struct reading *r)
 
 void history_sums_forget(struct reading *r)
 {
-	r->n_sums = r->n_pending = 0;
+	r->n_pending = 0;
+	(void)history_count_end(r);
+	r->n_sums = 0;
 	r->sum_without_frames = 0;
 	if (r->n_stack_sums)
 		memset(r->stack_sums, 0, r->n_stack_sums * sizeof(*r->stack_sums));
@@ -216,6 +266,8 @@ void history_sums_forget(struct reading *r)
 
 void history_sums_fini(struct reading *r)
 {
+	r->n_pending = 0;
+	(void)history_count_end(r);
 	free(r->sums);
 	uw_hash_fini(&r->by_sum);
 	free(r->stack_sums);

@@ -254,7 +254,9 @@ static void name_again(struct history *h, const struct stacks *s)
 /* All but the connection and its statements is new. */
 static void begin_again(struct history *h)
 {
-	struct history new = { .db = h->db, .path = h->path, .sums_max = SUMS };
+	struct history new = {
+		.db = h->db, .path = h->path, .sums_max = SUMS, .thread_after = UINT64_MAX
+	};
 
 	if (!sqlite3_get_autocommit(h->db))
 		abort();

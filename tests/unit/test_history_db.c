@@ -18,11 +18,16 @@ static const struct history_query everything = { .to_ns = UINT64_MAX };
 static const struct history_query with_labels = { .to_ns = UINT64_MAX, .labels = true };
 static const struct history_query with_all = { .to_ns = UINT64_MAX, .labels = true, .times = true };
 
+static bool
+	with_thread; /* samples are counted in a thread (history_count.c), as those of a long range are */
+
 static struct history *open_history(bool write)
 {
 	struct history *h = NULL;
 
 	CHECK(history_open(db_name, write, &h) == 0, "opens");
+	if (h && with_thread)
+		h->thread_after = 0;
 	return h;
 }
 
@@ -393,6 +398,29 @@ static void test_a_profile_has_so_many_samples(void)
 	h->sums_max++;
 	check_samples(h, samples, SAMPLES, &with_all, "not too many");
 	history_close(h);
+	db_remove();
+}
+
+/* More than a thread that counts is given before it must be waited for, and an error of the thread. */
+static void test_many_samples_are_counted(void)
+{
+	enum { MANY = 30000 };
+	struct made_sample *many = calloc(MANY, sizeof(*many));
+	struct history *h = open_history(true);
+
+	for (uint32_t i = 0; many && i < MANY; i++)
+		many[i] = (struct made_sample){
+			START + i * (SECOND / MANY), 5, i % 20000, "a", 1001, { 1 }, 1
+		};
+	CHECK(many, "memory");
+	add_samples(h, many, MANY, START);
+	check_samples(h, many, MANY, &with_labels, "all of them");
+	h->sums_max = 9000;
+	CHECK(read_error(h, &with_labels) == -EFBIG, "too many");
+	h->sums_max = 20000;
+	check_samples(h, many, MANY, &with_labels, "not too many");
+	history_close(h);
+	free(many);
 	db_remove();
 }
 
@@ -1039,9 +1067,8 @@ static void test_paths(void)
 	free(path);
 }
 
-int main(void)
+static void test_all(void)
 {
-	db_make_name();
 	test_samples_are_read_as_they_were();
 	test_equal_stacks_are_stored_once();
 	test_stacks_that_are_stored_again_are_counted_together();
@@ -1051,6 +1078,7 @@ int main(void)
 	test_a_window_is_added_whole_or_not_at_all();
 	test_ranges_cut_windows_exactly();
 	test_a_profile_has_so_many_samples();
+	test_many_samples_are_counted();
 	test_any_range_can_be_asked_for();
 	test_better_names_replace_older_ones();
 	test_names_that_say_less_do_not_replace_others();
@@ -1069,6 +1097,14 @@ int main(void)
 	test_small_stacks_are_counted_together();
 	test_threads_can_be_left_out();
 	test_paths();
+}
+
+int main(void)
+{
+	db_make_name();
+	test_all();
+	with_thread = true;
+	test_all();
 	(void)rmdir(db_folder);
 	return check_done();
 }
