@@ -149,7 +149,7 @@ void history_sums_fini(struct reading *r);
 void history_count_begin(struct reading *r);
 /* Give the thread the samples that are pending; r->pending is the next batch. Return the thread's error. */
 int history_count_give(struct reading *r);
-/* Give it the last samples, and wait until it has ended. Return its error. */
+/* Let it count what it was given, and wait until it has ended. Return its error; 0 if there is none. */
 int history_count_end(struct reading *r);
 
 /* ---- history_load.c: what samples refer to ---- */
