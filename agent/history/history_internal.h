@@ -115,8 +115,8 @@ struct history {
 	struct history_merge *merge; /* as sweep */
 	size_t sums_max;	     /* different samples that a profile can have */
 	uint64_t
-		thread_after; /* so many samples of a reading are counted before a thread is begun for that */
-	uint64_t step_ns;	  /* how long a step of these may take */
+		thread_after; /* samples that a reading counts before it begins a thread for that */
+	uint64_t step_ns;     /* how long a step of these may take */
 	int64_t delete_before_ns; /* windows that ended before it go because space is needed */
 };
 

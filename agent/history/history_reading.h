@@ -132,7 +132,7 @@ int history_sum_add(struct reading *r, const struct history_sample *g,
 		    const struct sum_part *share);
 /* Count the samples that are pending, and all before them. */
 int history_sum_pending(struct reading *r);
-/* Count n samples of which not only the stacks matter. */
+/* Count n samples. */
 int history_sum_these(struct reading *r, struct pending *pending, size_t n);
 /* Count sums together that have become equal. */
 int history_sums_merge(struct reading *r);

@@ -102,64 +102,52 @@ static void fetch_place(struct reading *r, struct pending *p)
 		p->place = SIZE_MAX;
 }
 
-/* Let the CPU fetch the sum that is probably the one. */
-static void fetch_sum(const struct reading *r, struct pending *p, uint32_t at)
-{
-	p->at = at;
-	if (at != UW_HASH_NONE)
-		__builtin_prefetch(history_sum_at(r, at));
-}
-
-static void add_values(struct reading *r, const struct pending *p, uint32_t at)
-{
-	int64_t *values = history_sum_at(r, at)->values;
-
-	for (uint32_t i = 0; i < p->n_values; i++) {
-		int64_t *to = &values[p->values[i].type];
-
-		*to = stacks_sum(*to, p->values[i].value);
-	}
-}
-
-/* Count samples of which only the stacks matter. */
-static int sum_stacks(struct reading *r, struct pending *pending, size_t n)
-{
-	int err = 0;
-
-	for (size_t i = 0; i < n; i++)
-		fetch_sum(r, &pending[i],
-			  pending[i].place == SIZE_MAX ? UW_HASH_NONE
-						       : r->stack_sums[pending[i].place] - 1);
-	for (size_t i = 0; i < n && !err; i++) {
-		uint32_t at = pending[i].at;
-
-		if (at == UW_HASH_NONE)
-			err = sum_of_stack(r, &pending[i].key, &at);
-		if (!err)
-			add_values(r, &pending[i], at);
-	}
-	return err;
-}
-
-/* Count at most PENDING samples of which not only the stacks matter. */
-static int sum_some(struct reading *r, struct pending *pending, size_t n)
+/* Find the sum that is probably the one, and let the CPU fetch it. */
+static void fetch_sum(const struct reading *r, struct pending *p)
 {
 	struct uw_hash_search search;
+
+	p->at = UW_HASH_NONE;
+	if (!is_by_stack(r))
+		p->at = uw_hash_first(&r->by_sum, p->hash, &search);
+	else if (p->place != SIZE_MAX)
+		p->at = r->stack_sums[p->place] - 1; /* UW_HASH_NONE if there is none */
+	if (p->at != UW_HASH_NONE)
+		__builtin_prefetch(history_sum_at(r, p->at));
+}
+
+/* Find or add the sum of samples that are pending. */
+static int find_sum(struct reading *r, const struct pending *p, uint32_t *out)
+{
+	*out = p->at;
+	if (is_by_stack(r))
+		return p->at != UW_HASH_NONE ? 0 : sum_of_stack(r, &p->key, out);
+	if (p->at != UW_HASH_NONE && is_sum(&history_sum_at(r, p->at)->key, &p->key))
+		return 0;
+	return sum_of_all(r, p, out);
+}
+
+/* Count at most PENDING samples. */
+static int sum_some(struct reading *r, struct pending *pending, size_t n)
+{
 	int err = 0;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && !is_by_stack(r); i++) {
 		pending[i].hash = hash_sum(&pending[i].key);
 		uw_hash_prefetch(&r->by_sum, pending[i].hash);
 	}
 	for (size_t i = 0; i < n; i++)
-		fetch_sum(r, &pending[i], uw_hash_first(&r->by_sum, pending[i].hash, &search));
+		fetch_sum(r, &pending[i]);
 	for (size_t i = 0; i < n && !err; i++) {
-		uint32_t at = pending[i].at;
+		const struct pending *p = &pending[i];
+		uint32_t at;
 
-		if (at == UW_HASH_NONE || !is_sum(&history_sum_at(r, at)->key, &pending[i].key))
-			err = sum_of_all(r, &pending[i], &at);
-		if (!err)
-			add_values(r, &pending[i], at);
+		err = find_sum(r, p, &at);
+		for (uint32_t j = 0; j < p->n_values && !err; j++) {
+			int64_t *to = &history_sum_at(r, at)->values[p->values[j].type];
+
+			*to = stacks_sum(*to, p->values[j].value);
+		}
 	}
 	return err;
 }
@@ -182,11 +170,10 @@ static int sum_batch(struct reading *r)
 	if (r->counting)
 		return history_count_give(r);
 	r->n_pending = 0;
-	if (is_by_stack(r))
-		return sum_stacks(r, r->pending, n);
 	r->n_counted += n;
 	err = history_sum_these(r, r->pending, n);
-	if (!err && r->n_counted >= r->h->thread_after) {
+	/* Where only stacks matter, nodes are read from the database meanwhile: that is for one thread. */
+	if (!err && !is_by_stack(r) && r->n_counted >= r->h->thread_after) {
 		r->n_counted = 0;
 		history_count_begin(r);
 	}

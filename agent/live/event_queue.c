@@ -115,20 +115,32 @@ void live_queue_read(const struct event *queued, struct event *out)
 	memcpy(out, queued, event_size(queued));
 }
 
-int live_queue_sample(struct live_queue *queue, const struct live_item *sample)
+/* Return the item of a sample, without what tells where its record is. */
+static struct live_item item_of(const struct capture_head *head, uint64_t time_ns)
 {
-	struct live_item item = *sample;
+	return (struct live_item){ .time_ns = time_ns,
+				   .order = SAMPLE_ORDER,
+				   .pid = head->pid,
+				   .stack_bytes = head->stack_len + head->interrupted_len,
+				   .cpu = head->cpu,
+				   .is_alloc = head->flags & CAPTURE_ALLOC };
+}
 
-	item.order = SAMPLE_ORDER;
+int live_queue_sample(struct live_queue *queue, const struct capture_head *record, uint64_t slot)
+{
+	struct live_item item = item_of(record, record->time_ns);
+
+	item.record = (const void *)record;
+	item.slot = slot;
 	return push(queue, item);
 }
 
 int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait)
 {
-	return push(queue, (struct live_item){ .time_ns = time_ns,
-					       .order = SAMPLE_ORDER,
-					       .wait = wait,
-					       .pid = wait->head.pid });
+	struct live_item item = item_of(&wait->head, time_ns);
+
+	item.wait = wait;
+	return push(queue, item);
 }
 
 void live_queue_settle(struct live_queue *queue, uint64_t time_ns)

@@ -31,7 +31,7 @@ struct live_item {
 	 */
 	struct live_waited *wait;
 	uint32_t pid;
-	/* Of a sample: what is needed of its record when it is given out, as that is not in the caches any more then. */
+	/* What is needed of a sample's record when it is given out, as that is not in the caches any more then. */
 	uint32_t stack_bytes;
 	uint16_t cpu;
 	bool is_alloc; /* CAPTURE_ALLOC */
@@ -54,8 +54,8 @@ int live_queue_event(struct live_queue *queue, const struct event *event);
 void live_queue_read(const struct event *queued, struct event *out);
 /* Free an event that was taken from a queue, or keep its memory for the next ones. NULL is fine. */
 void live_queue_release(struct live_queue *queue, struct event *queued);
-/* Add a sample whose record stays in the ring; its order is set. -ENOMEM. */
-int live_queue_sample(struct live_queue *queue, const struct live_item *sample);
+/* Add a sample whose record stays in the ring. -ENOMEM. */
+int live_queue_sample(struct live_queue *queue, const struct capture_head *record, uint64_t slot);
 /* Add the sample of a wait, or of the thread that ended it. Takes ownership of it, except on failure. -ENOMEM. */
 int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct live_waited *wait);
 

@@ -489,15 +489,7 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 			note_names(live, head->time_ns);
 		if (live_short_lived_deferred(&live->queue.short_lived, head->pid))
 			look_up_later(live, head->pid);
-		return live_queue_sample(
-			&live->queue,
-			&(struct live_item){ .time_ns = head->time_ns,
-					     .record = bytes,
-					     .slot = live->slots.next - 1,
-					     .pid = head->pid,
-					     .stack_bytes = head->stack_len + head->interrupted_len,
-					     .cpu = head->cpu,
-					     .is_alloc = head->flags & CAPTURE_ALLOC });
+		return live_queue_sample(&live->queue, head, live->slots.next - 1);
 	}
 	err = begin_wait(live, head, size);
 	live_slots_done(&live->slots, live->slots.next - 1);

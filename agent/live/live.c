@@ -62,8 +62,6 @@ static bool can_leave(const struct live *live, const struct live_item *sample)
 static void take_sample(struct live *live, const struct live_item *sample, uint64_t now,
 			struct event *event)
 {
-	struct live_tally_cpu *tally = live_tally_of(&live->tally, sample->cpu);
-
 	if (can_leave(live, sample)) {
 		event->type = EVENT_SAMPLE;
 		event->time_ns = sample->time_ns;
@@ -75,22 +73,6 @@ static void take_sample(struct live *live, const struct live_item *sample, uint6
 	live->held_slot = sample->slot;
 	if (now > sample->time_ns + live->in_ring_ns)
 		live->in_ring_ns = now - sample->time_ns;
-	tally->delivered++;
-	tally->stack_bytes += sample->stack_bytes;
-}
-
-/* Take the sample of a wait, or of the thread that ended it. */
-static void take_wait(struct live *live, struct live_waited *wait, struct event *event)
-{
-	struct live_tally_cpu *tally = live_tally_of(&live->tally, wait->head.cpu);
-
-	live_captured_sample(&wait->head, live->alloc_interval, live->regions, event);
-	live_captured_wait(wait, live->wakers, event);
-	live->held_wait = wait;
-	if (event->type != EVENT_SAMPLE)
-		return;
-	tally->delivered++;
-	tally->stack_bytes += wait->head.stack_len + wait->head.interrupted_len;
 }
 
 /*
@@ -110,9 +92,17 @@ static bool take(struct live *live, uint64_t now, struct event *event)
 		live->held = item.event;
 		live_queue_read(item.event, event);
 	} else if (item.wait) {
-		take_wait(live, item.wait, event);
+		live_captured_sample(&item.wait->head, live->alloc_interval, live->regions, event);
+		live_captured_wait(item.wait, live->wakers, event);
+		live->held_wait = item.wait;
 	} else {
 		take_sample(live, &item, now, event);
+	}
+	if (event->type == EVENT_SAMPLE) {
+		struct live_tally_cpu *tally = live_tally_of(&live->tally, item.cpu);
+
+		tally->delivered++;
+		tally->stack_bytes += item.stack_bytes;
 	}
 	/* A late item gets the time of the item before it, so that times never decrease. */
 	if (event->time_ns < live->last_ns) {

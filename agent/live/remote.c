@@ -312,7 +312,7 @@ static int take(struct remote *remote, struct event *event)
 static int remote_next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct remote *remote = (struct remote *)source;
-	uint64_t deadline = now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000;
+	uint64_t deadline = timeout_ms < 0 ? 0 : now_ns() + (uint64_t)timeout_ms * 1000000;
 
 	for (;;) {
 		struct pollfd bell = { .fd = feed_bell(used->feed), .events = POLLIN };

@@ -18,8 +18,8 @@ static const struct history_query everything = { .to_ns = UINT64_MAX };
 static const struct history_query with_labels = { .to_ns = UINT64_MAX, .labels = true };
 static const struct history_query with_all = { .to_ns = UINT64_MAX, .labels = true, .times = true };
 
-static bool
-	with_thread; /* samples are counted in a thread (history_count.c), as those of a long range are */
+/* Samples are counted in a thread (history_count.c), as those of a long range are. */
+static bool with_thread;
 
 static struct history *open_history(bool write)
 {

@@ -10,8 +10,9 @@
 
 static int put_sample(struct live_queue *queue, uint64_t time_ns, uint32_t pid, uint64_t slot)
 {
-	return live_queue_sample(
-		queue, &(struct live_item){ .time_ns = time_ns, .pid = pid, .slot = slot });
+	const struct capture_head record = { .pid = pid, .time_ns = time_ns };
+
+	return live_queue_sample(queue, &record, slot);
 }
 
 static void test_items_leave_in_the_order_of_time(void)
