@@ -141,8 +141,8 @@ struct event_memory {
 
 struct event_sample {
 	/*
-	 * Between the processes of a recording: a record in the kernel's ring (schema/capture.h), for the one that takes the
-	 * event to decode. Then nothing else of the sample is set. NULL elsewhere.
+	 * Between the processes of a recording: a record of the kernel (schema/capture.h), mostly in its ring, for the one that
+	 * takes the event to decode. Then nothing else of the sample is set. NULL elsewhere.
 	 */
 	const void *record;
 	uint16_t event; /* index in source_info.events */

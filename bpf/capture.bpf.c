@@ -66,7 +66,7 @@ static __always_inline void fill_head(struct capture_head *head, const struct ti
 	head->uid = (__u32)bpf_get_current_uid_gid();
 	head->slices_len = 0;
 	head->slices_end = PLAN_NONE;
-	head->reserved = 0;
+	head->slices_refer = 0;
 	head->flags = tick->flags;
 	if (tick->user)
 		head->flags |= CAPTURE_USER_HIT;
@@ -130,7 +130,8 @@ static __always_inline __u64 append(void *ctx, struct capture_front *front, cons
 	}
 	if (tick->flags & CAPTURE_WAKER)
 		size = append_woken(bytes, tick->woken, size);
-	size = append_slices(front, tick->kind * n_scratch + head->cpu, size, fallback) +
+	size = append_slices(front, tick->kind, tick->kind * n_scratch + head->cpu, size,
+			     fallback) +
 	       CAPTURE_HEAD_SIZE;
 	barrier_var(size);
 	if (size > CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL)
@@ -244,6 +245,8 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	err = put(head, size, ring_reserve);
 	add(&count->program_ns, bpf_ktime_get_ns() - head->time_ns);
 	if (err) {
+		if (head->slices_refer)
+			forget_base(place);
 		add(&count->ring_full, 1);
 		return 0;
 	}

@@ -34,8 +34,23 @@ __u16 planned[PLAN_PIDS] = {};
 /* Bytes that a plan may append; the agent sets this. At most PLAN_BYTES_MAX; 0: no plan runs, and the verifier removes its code. */
 const volatile __u32 slice_bytes = PLAN_BYTES_MAX;
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct plan_base);
+} plan_bases SEC(".maps");
+
+/*
+ * Bases of this round can be referred to; 0: of none. The agent sets this: another round begins when another process decodes
+ * the records, which has none of the bases.
+ */
+__u32 slices_round = 0;
+
 /* Operations for which the maps are looked up once, on newer kernels. */
 #define STEPS_EACH 8u
+/* Chunks of PLAN_CHUNK bytes for which they are. */
+#define CHUNKS_EACH 4u
 
 /* The most bytes before the slices, behind the record's head: see append. */
 #define BEFORE_SLICES                                                     \
@@ -320,12 +335,148 @@ __attribute__((noinline)) int plan_steps_fallback(__u32 place)
 	return 0;
 }
 
+/* Compare the next chunk, from the end on, with that of the base. Return 1 if it differs or if there is none, else 0. */
+static __always_inline long compare_chunk(volatile struct capture_front *front,
+					  struct plan_base *base)
+{
+	volatile struct plan_run *run = &front->run;
+	__u32 same = run->same + PLAN_CHUNK, at, from;
+	const __u64 *a, *b;
+	__u64 differ = 0;
+
+	if (same > run->most)
+		return 1;
+	at = run->at - same;
+	from = base->size - same;
+	barrier_var(at);
+	barrier_var(from);
+	if (at > BEFORE_SLICES + PLAN_BYTES_MAX || from > PLAN_BYTES_MAX - PLAN_CHUNK)
+		return 1;
+	a = (const __u64 *)((__u8 *)(front + 1) + at);
+	b = (const __u64 *)(base->bytes + from);
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < PLAN_CHUNK / sizeof(__u64); i++)
+		differ |= a[i] ^ b[i];
+	if (differ)
+		return 1;
+	run->same = same;
+	return 0;
+}
+
+/* Compare n chunks, for which the maps are looked up once. Return 1 if they are not all the same, else 0. */
+static __always_inline long compare_some(__u32 *place, __u64 n)
+{
+	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, place);
+	struct plan_base *base = bpf_map_lookup_elem(&plan_bases, place);
+
+	if (!front || !base)
+		return 1;
+#pragma clang loop unroll(disable)
+	for (__u64 i = 0; i < n; i++)
+		if (compare_chunk(front, base))
+			return 1;
+	return 0;
+}
+
+/* Callback of bpf_loop. */
+static long compare_next(__u32 i, __u32 *place)
+{
+	return compare_some(place, CHUNKS_EACH);
+}
+
+/* As plan_steps_fallback does, compare without bpf_loop. */
+__attribute__((noinline)) int compare_fallback(__u32 place)
+{
+#pragma clang loop unroll(disable)
+	for (__u64 i = 0; i < PLAN_BYTES_MAX / PLAN_CHUNK; i++)
+		if (compare_some(&place, 1))
+			break;
+	return 0;
+}
+
+/* Let the slices of a record, which has all of them, be the base of those that follow. */
+static __always_inline void make_base(struct capture_front *front, struct plan_base *base,
+				      __u32 size)
+{
+	volatile struct plan_run *run = &front->run;
+	__u32 at = run->at - size;
+
+	run->same = 0;
+	base->number++;
+	base->round = slices_round;
+	base->size = size;
+	base->uses = PLAN_BASE_USES;
+	barrier_var(at);
+	barrier_var(size);
+	if (at > BEFORE_SLICES || size > PLAN_BYTES_MAX ||
+	    bpf_probe_read_kernel(base->bytes, size, (__u8 *)(front + 1) + at))
+		base->round = 0;
+}
+
+/*
+ * Leave out the last slices of the record if they are the same as in the CPU's base, and refer to that; or let the record be
+ * the base. place is also the base's. The record has size bytes before its slices.
+ */
+static __always_inline void refer(struct capture_front *front, __u32 place, __u32 size,
+				  bool fallback)
+{
+	volatile struct plan_run *run = &front->run;
+	struct plan_base *base = bpf_map_lookup_elem(&plan_bases, &place);
+	__u32 all = run->at - size, at;
+	struct plan_reference *reference;
+
+	if (!base || all < PLAN_LEAST)
+		return;
+	if (base->rest) {
+		base->rest--;
+		return;
+	}
+	run->same = 0;
+	run->most = all < base->size ? all : base->size;
+	if (base->round != slices_round || !base->uses) {
+		make_base(front, base, all);
+	} else {
+		if (fallback)
+			compare_fallback(place);
+		else
+			bpf_loop(PLAN_BYTES_MAX / PLAN_CHUNK / CHUNKS_EACH, compare_next, &place,
+				 0);
+		if (run->same >= all / 2) {
+			base->uses--;
+		} else if (base->uses < PLAN_BASE_USES) {
+			make_base(front, base, all);
+		} else {
+			base->round = 0;
+			base->rest = PLAN_BASE_REST;
+			return;
+		}
+	}
+	at = run->at - run->same;
+	barrier_var(at);
+	if (at > BEFORE_SLICES + PLAN_BYTES_MAX)
+		return;
+	reference = (void *)((__u8 *)(front + 1) + at);
+	reference->base = base->number;
+	reference->size = run->same;
+	run->at = run->at - run->same + sizeof(*reference);
+	front->head.slices_refer = 1;
+}
+
+/* A record that refers to a base, or is one, did not get into the ring: nothing refers to its base any more. */
+static __always_inline void forget_base(__u32 place)
+{
+	struct plan_base *base = bpf_map_lookup_elem(&plan_bases, &place);
+
+	if (base)
+		base->round = 0;
+}
+
 /*
  * Run the plan of the thread's process, if there is one. The record has size bytes behind its head so far, and
  * run.r[PLAN_THREAD] is set. Return how many there are now.
  */
-static __always_inline __u64 append_slices(struct capture_front *front, __u32 place, __u64 size,
-					   bool fallback)
+static __always_inline __u64 append_slices(struct capture_front *front, enum capture_scratch kind,
+					   __u32 place, __u64 size, bool fallback)
 {
 	struct capture_head *head = &front->head;
 	volatile struct plan_run *run = &front->run;
@@ -360,6 +511,9 @@ static __always_inline __u64 append_slices(struct capture_front *front, __u32 pl
 		plan_steps_fallback(place);
 	else
 		bpf_loop(PLAN_STEPS_MAX / STEPS_EACH, plan_next, &place, 0);
+	/* The records of probes and of waits do not come to the decoder in the order in which they were made. */
+	if (kind == CAPTURE_SCRATCH_EVENT && slices_round)
+		refer(front, place, run->limit - slice_bytes, fallback);
 	head->slices_len = run->at - (run->limit - slice_bytes);
 	head->slices_end = run->end;
 	return run->at;

@@ -33,7 +33,7 @@
 
 #include "schema/plan.h"
 
-#define CAPTURE_VERSION	       7u
+#define CAPTURE_VERSION	       8u
 #define CAPTURE_MAGIC	       (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory; version */
 #define CAPTURE_WAKE_MAGIC     (0x57574fu | CAPTURE_VERSION << 24) /* "OWW"; version */
 #define CAPTURE_FREE_MAGIC     (0x46574fu | CAPTURE_VERSION << 24) /* "OWF"; version */
@@ -103,10 +103,10 @@ struct capture_head {
 	__u64 process_start_ns;	  /* CLOCK_BOOTTIME; pid and start time identify a process */
 	__u64 regs[CAPTURE_REGS]; /* x86_64, by DWARF number; 7 is rsp, 16 is rip */
 	char comm[CAPTURE_COMM];
-	__u32 uid;	  /* real user ID, in the initial user namespace */
-	__u16 slices_len; /* bytes, a multiple of 8 */
-	__u8 slices_end;  /* enum plan_end */
-	__u8 reserved;
+	__u32 uid;	   /* real user ID, in the initial user namespace */
+	__u16 slices_len;  /* bytes, a multiple of 8 */
+	__u8 slices_end;   /* enum plan_end */
+	__u8 slices_refer; /* 1: the last word of the slices is a struct plan_reference */
 };
 
 struct capture_holes {
@@ -379,7 +379,7 @@ struct capture_front {
 	struct capture_head head; /* the record begins here */
 };
 
-#define CAPTURE_FRONT_SIZE 17864u
+#define CAPTURE_FRONT_SIZE 17872u
 #define CAPTURE_SCRATCH_TAIL \
 	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE + PLAN_BYTES_MAX + CAPTURE_PAGE)
 #define CAPTURE_SCRATCH_SIZE(stack_max) (CAPTURE_FRONT_SIZE + (stack_max) + CAPTURE_SCRATCH_TAIL)

@@ -10,6 +10,9 @@
  * A slice is a head, u64, with the address in its low 56 bits and the number of 8-byte words in its high
  * eight bits, and then these words.
  *
+ * The outer frames of a chain are mostly the same in one sample after another. So a record may refer to an earlier one of
+ * its CPU, its base, for the last bytes of its slices: those that are not sent again. See struct plan_reference.
+ *
  * This file includes <linux/types.h> only, because the BPF side has no libc.
  */
 #ifndef SCHEMA_PLAN_H
@@ -27,6 +30,13 @@
 #define PLAN_SEEN_MAX  64u  /* a power of two */
 #define PLAN_DENSE     256u /* a power of two */
 #define PLAN_ADDR_BITS 56u
+#define PLAN_CHUNK \
+	128u /* what refers to a base is whole chunks, counted from the end; a multiple of 8 */
+#define PLAN_LEAST 512u /* bytes: fewer are sent as they are */
+#define PLAN_BASE_USES \
+	32u /* records that refer to a base: one that is lost is not missed for long */
+#define PLAN_BASE_REST \
+	16u /* records that are sent as they are after a base to which nothing referred */
 #define PLAN_PLANS_MAX 64u    /* plans in use at the same time */
 #define PLAN_TASKS_MAX 16384u /* processes that have one */
 #define PLAN_PIDS      4096u  /* a power of two: remainders of pids, by which they are counted */
@@ -139,7 +149,29 @@ enum plan_end {
 	PLAN_STEPS, /* PLAN_STEPS_MAX operations were not enough */
 	PLAN_ROOM,  /* there was more than there is room for */
 	PLAN_BAD,   /* an operation that does not exist */
+	PLAN_LOST,  /* the record refers to one that was not seen; never in a record */
 	PLAN_ENDS
+};
+
+/*
+ * The last word of a record's slices, if its head says so (capture_head.slices_refer). size is 0: the record has all of its
+ * slices, and is the base of that number from now on. Else its slices go on with the last size bytes of those of that base. It
+ * may have been cut within a slice.
+ */
+struct plan_reference {
+	__u32 base; /* counted for each CPU, from 1 on */
+	__u32 size; /* bytes, a multiple of PLAN_CHUNK; 0: this is the base */
+};
+
+/* The last base of a CPU, in the table of those. */
+struct plan_base {
+	__u32 round;  /* slices_round when it was sent; 0: it was not */
+	__u32 number; /* as in struct plan_reference */
+	__u32 size;   /* bytes */
+	__u32 uses;   /* records that may still refer to it */
+	__u32 rest; /* records that are not compared, as the slices of those before were not alike */
+	__u32 reserved;
+	__u8 bytes[PLAN_BYTES_MAX];
 };
 
 /* The page on which the operations of a window copied something last. */
@@ -159,7 +191,9 @@ struct plan_run {
 	__u32 at, limit;  /* offsets behind the head: of the next slice, and of the end of all */
 	__u32 end;	  /* enum plan_end */
 	__u32 size;	  /* bytes of the last slice */
-	__u64 number;	  /* of this run: what was noted in the runs before is of no use */
+	__u32 same; /* the last bytes of all slices that are those of the base, as far as they were compared */
+	__u32 most;		   /* that can be the same */
+	__u64 number;		   /* of this run: what was noted in the runs before is of no use */
 	__u64 seen[PLAN_SEEN_MAX]; /* values, each plus a number for the run */
 	__u8 dense[PLAN_DENSE];	   /* by hashes of pages, from run to run: PLAN_AGAIN was set */
 	struct plan_window windows[PLAN_WINDOWS];
@@ -167,9 +201,10 @@ struct plan_run {
 
 _Static_assert(sizeof(struct plan_op) == 24, "no padding");
 _Static_assert(sizeof(struct plan_task) == 24, "no padding");
-_Static_assert(sizeof(struct plan_run) == 17536, "no padding");
+_Static_assert(sizeof(struct plan_reference) == 8, "a word");
+_Static_assert(sizeof(struct plan_run) == 17544, "no padding");
 _Static_assert(PLAN_PIECE_MAX / 8 < 256, "the number of words fits the head");
-_Static_assert(PLAN_BYTES_MAX < 1 << 16, "fits the record's head");
+_Static_assert(PLAN_BYTES_MAX + sizeof(struct plan_reference) < 1 << 16, "fits the record's head");
 _Static_assert(!(PLAN_OPS_MAX & (PLAN_OPS_MAX - 1)), "a power of two");
 _Static_assert(!(PLAN_WINDOWS & (PLAN_WINDOWS - 1)), "a power of two");
 

@@ -49,6 +49,12 @@ static uint32_t slices_at(const struct capture_head *head)
 	       (head->flags & CAPTURE_WAKER ? (uint32_t)sizeof(struct capture_woken) : 0);
 }
 
+/* Return how many of slices_len are no slices. */
+static uint32_t reference_size(const struct capture_head *head)
+{
+	return head->slices_refer ? (uint32_t)sizeof(struct plan_reference) : 0;
+}
+
 bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t n_events)
 {
 	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC || head->event >= n_events)
@@ -58,10 +64,17 @@ bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t 
 		return false;
 	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
 		return false;
-	if (head->slices_len > PLAN_BYTES_MAX || head->slices_len % 8 ||
-	    head->slices_end >= PLAN_ENDS)
+	if (head->slices_refer > 1 || head->slices_len % 8 || head->slices_end >= PLAN_LOST)
 		return false;
-	return size == slices_at(head) + head->slices_len;
+	if (head->slices_len < reference_size(head) ||
+	    head->slices_len - reference_size(head) > PLAN_BYTES_MAX)
+		return false;
+	return size == live_captured_size(head);
+}
+
+size_t live_captured_size(const struct capture_head *head)
+{
+	return slices_at(head) + head->slices_len;
 }
 
 struct capture_woken live_captured_woken(const struct capture_head *head)
@@ -154,11 +167,10 @@ static void make_alloc(uint64_t interval, const struct capture_alloc *alloc, str
 	s->period += !s->period;
 }
 
-/* Describe the slices as regions; return their number. */
-static uint32_t make_slices(const struct capture_head *head, struct uw_region *regions)
+/* Describe slices as regions; return their number. */
+static uint32_t make_slices(const uint8_t *bytes, uint32_t left, struct uw_region *regions)
 {
-	const uint8_t *bytes = (const uint8_t *)head + slices_at(head);
-	uint32_t left = head->slices_len, n = 0;
+	uint32_t n = 0;
 
 	while (left >= 16) {
 		uint64_t word, size;
@@ -177,8 +189,27 @@ static uint32_t make_slices(const struct capture_head *head, struct uw_region *r
 	return n;
 }
 
+/* Add the slices of a record, with those that it refers to. */
+static void add_slices(const struct capture_head *head, struct live_bases *bases,
+		       struct uw_region *regions, struct event_sample *s)
+{
+	const uint8_t *bytes = (const uint8_t *)head + slices_at(head);
+	uint32_t size = head->slices_len - reference_size(head);
+	struct plan_reference reference;
+	bool lost = false;
+
+	if (head->slices_refer) {
+		memcpy(&reference, bytes + size, sizeof(reference));
+		lost = !live_bases_follow(bases, head->cpu, &reference, &bytes, &size);
+	}
+	s->slices = regions;
+	s->n_slices = make_slices(bytes, size, regions);
+	s->slices_end = lost ? PLAN_LOST : head->slices_end;
+}
+
 void live_captured_sample(const struct capture_head *head, uint64_t interval,
-			  struct uw_region regions[LIVE_REGIONS_MAX], struct event *event)
+			  struct live_bases *bases, struct uw_region regions[LIVE_REGIONS_MAX],
+			  struct event *event)
 {
 	const uint8_t *bytes = (const uint8_t *)head;
 	struct event_sample *s = &event->sample;
@@ -205,9 +236,7 @@ void live_captured_sample(const struct capture_head *head, uint64_t interval,
 		if (head->interrupted_len)
 			s->n_regions = add_interrupted(head, regions, s->n_regions);
 	}
-	s->slices = regions + LIVE_STACKS_MAX;
-	s->n_slices = make_slices(head, regions + LIVE_STACKS_MAX);
-	s->slices_end = head->slices_end;
+	add_slices(head, bases, regions + LIVE_STACKS_MAX, s);
 	s->n_kernel_ips = head->kernel_len / 8;
 	s->kernel_ips = (const void *)(bytes + kernel_at(head));
 	if (head->flags & CAPTURE_ALLOC) {

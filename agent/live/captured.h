@@ -6,6 +6,7 @@
 #define AGENT_LIVE_CAPTURED_H
 
 #include "agent/event.h"
+#include "agent/live/bases.h"
 #include "agent/live/wait.h"
 #include "schema/capture.h"
 
@@ -22,16 +23,20 @@
  * parts and the sum of their sizes.
  */
 bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t n_events);
+/* Return the bytes of a sound record. */
+size_t live_captured_size(const struct capture_head *head);
 
 /* Return which wait the thread of a sound record with CAPTURE_WAKER ended. */
 struct capture_woken live_captured_woken(const struct capture_head *head);
 
 /*
- * Convert a record, which must be sound, into an event. The event borrows the record and regions.
- * interval: the mean number of bytes between two captured allocations.
+ * Convert a record, which must be sound, into an event. The event borrows the record, regions and, until the next call,
+ * bases. interval: the mean number of bytes between two captured allocations. bases: what the records before had that this one
+ * may refer to (schema/plan.h); NULL: nothing. Without its base a record has its first slices only, and PLAN_LOST.
  */
 void live_captured_sample(const struct capture_head *head, uint64_t interval,
-			  struct uw_region regions[LIVE_REGIONS_MAX], struct event *event);
+			  struct live_bases *bases, struct uw_region regions[LIVE_REGIONS_MAX],
+			  struct event *event);
 /*
  * Complete the event of live_captured_sample for a wait that has ended, after it began, or for the thread
  * that ended a wait. wakers: the stacks of such threads are captured. The event borrows the record.

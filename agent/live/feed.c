@@ -2,6 +2,7 @@
 #include "agent/live/feed.h"
 
 #include "agent/io.h"
+#include "agent/live/captured.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -158,15 +159,19 @@ static void *pack(struct packing *p, const void *bytes, size_t size)
 	return place;
 }
 
+/* Return whether bytes are in lent memory. */
+static bool is_lent(const struct feed *feed, const void *bytes, size_t size)
+{
+	/* Numbers: pointers into different memory cannot be compared. */
+	uintptr_t at = (uintptr_t)bytes - (uintptr_t)feed->lent;
+
+	return at < feed->lent_size && size <= feed->lent_size - at;
+}
+
 /* Append bytes, or leave them in lent memory. Return their place. */
 static const void *pack_or_lend(struct packing *p, const void *bytes, size_t size)
 {
-	/* Numbers: pointers into different memory cannot be compared. */
-	uintptr_t at = (uintptr_t)bytes - (uintptr_t)p->feed->lent;
-
-	if (at < p->feed->lent_size && size <= p->feed->lent_size - at)
-		return bytes;
-	return pack(p, bytes, size);
+	return is_lent(p->feed, bytes, size) ? bytes : pack(p, bytes, size);
 }
 
 static const char *pack_text(struct packing *p, const char *text)
@@ -190,8 +195,12 @@ static const struct uw_region *pack_regions(struct packing *p, const struct uw_r
 
 static void pack_sample(struct packing *p, struct event_sample *s)
 {
-	if (s->record) /* it is in lent memory */
+	if (s->record) {
+		/* One that is lent is not in this process's caches. */
+		if (!is_lent(p->feed, s->record, 1))
+			s->record = pack(p, s->record, live_captured_size(s->record));
 		return;
+	}
 	s->regions = pack_regions(p, s->regions, s->n_regions);
 	s->slices = pack_regions(p, s->slices, s->n_slices);
 	s->kernel_ips = pack(p, s->kernel_ips, s->n_kernel_ips * sizeof(*s->kernel_ips));

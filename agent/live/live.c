@@ -48,26 +48,16 @@ static void let_go(struct live *live)
 	live->held_slot = UINT64_MAX;
 }
 
-/*
- * Return whether a sample can be left as it is to the process that takes the events: its record lies in the ring, and
- * nothing else is needed.
- */
-static bool can_leave(const struct live *live, const struct live_item *sample)
-{
-	return live->leaves_records && live_ring_holds(&live->ring, sample->record) &&
-	       !sample->is_alloc;
-}
-
 /* Take a sample: write its event, or leave that to another process. */
 static void take_sample(struct live *live, const struct live_item *sample, uint64_t now,
 			struct event *event)
 {
-	if (can_leave(live, sample)) {
+	if (live->leaves_records && !sample->is_alloc) {
 		event->type = EVENT_SAMPLE;
 		event->time_ns = sample->time_ns;
 		event->sample.record = sample->record;
 	} else {
-		live_captured_sample((const void *)sample->record, live->alloc_interval,
+		live_captured_sample((const void *)sample->record, live->alloc_interval, NULL,
 				     live->regions, event);
 	}
 	live->held_slot = sample->slot;
@@ -92,7 +82,8 @@ static bool take(struct live *live, uint64_t now, struct event *event)
 		live->held = item.event;
 		live_queue_read(item.event, event);
 	} else if (item.wait) {
-		live_captured_sample(&item.wait->head, live->alloc_interval, live->regions, event);
+		live_captured_sample(&item.wait->head, live->alloc_interval, NULL, live->regions,
+				     event);
 		live_captured_wait(item.wait, live->wakers, event);
 		live->held_wait = item.wait;
 	} else {
@@ -487,7 +478,10 @@ void source_live_lend(struct source *source, uint64_t until)
 
 void source_live_leave_records(struct source *source, bool leave)
 {
-	((struct live *)source)->leaves_records = leave;
+	struct live *live = (struct live *)source;
+
+	live->leaves_records = leave;
+	live_bpf_refer(live->bpf, leave);
 }
 
 void source_live_own(struct source *source, const pid_t *pids, size_t n)

@@ -148,8 +148,9 @@ void source_live_lend_to(struct source *source, uint64_t (*taken)(void *ctx), vo
  */
 void source_live_lend(struct source *source, uint64_t until);
 /*
- * Whether the other process decodes samples, too: then events have them as records (event_sample.record) where that is
- * possible. It is less work, and a record's bytes come into the caches of one CPU only.
+ * Whether the other process decodes samples, too: then events have them as records (event_sample.record), but not those of
+ * allocations. It is less work, and a record's bytes come into the caches of one CPU only. From each call with leave on, that
+ * process must see all of them: records may refer to others before them (schema/plan.h).
  */
 void source_live_leave_records(struct source *source, bool leave);
 

@@ -46,6 +46,7 @@ struct remote {
 		*ring; /* the data of the kernel's ring of samples; NULL: samples are copied */
 	size_t ring_size;
 	struct uw_region regions[LIVE_REGIONS_MAX]; /* of the last sample */
+	struct live_bases bases;
 };
 
 /* ---- requests ---------------------------------------------------------------------------- */
@@ -304,7 +305,7 @@ static int take(struct remote *remote, struct event *event)
 	if (rc != 1 || event->type != EVENT_SAMPLE || !event->sample.record)
 		return rc;
 	time_ns = event->time_ns;
-	live_captured_sample(event->sample.record, 1, remote->regions, event);
+	live_captured_sample(event->sample.record, 1, &remote->bases, remote->regions, event);
 	event->time_ns = time_ns;
 	return rc;
 }
@@ -358,6 +359,7 @@ static void remote_close(struct source *source)
 	forget(remote);
 	feed_borrow(used->feed, NULL, NULL, 0);
 	live_ring_unmap_data(remote->ring, remote->ring_size);
+	live_bases_fini(&remote->bases);
 	free(remote->base.info.events);
 	free(remote);
 }

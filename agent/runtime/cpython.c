@@ -451,6 +451,8 @@ static const char *why_not(const struct decoding *d)
 		return "the chain has more frames than slice-bytes allows";
 	case PLAN_FAULT:
 		return "a frame of the chain cannot be read";
+	case PLAN_LOST:
+		return "the sample that has the rest of the chain was lost";
 	default:
 		return "a frame of the chain was not copied";
 	}

@@ -23,7 +23,7 @@ static struct feed *feed;
 static uint64_t *shared;
 static int elf = -1, text = -1, ring = -1;
 static struct message request, reply;
-static const uint8_t bytes[4096]; /* some of them are lent */
+static const _Alignas(8) uint8_t bytes[4096]; /* some of them are lent */
 
 /* ---- the live source ------------------------------------------------------------------------ */
 

@@ -35,40 +35,79 @@ static void mend(struct capture_head *head, size_t size)
 	head->event %= EVENTS;
 	head->interrupted_len %= 64;
 	head->kernel_len = head->kernel_len % 16 * 8;
+	head->slices_len = head->slices_len % 32 * 8;
+	head->slices_end %= PLAN_LOST;
+	head->slices_refer %= 2;
 	others = sizeof(*head) + head->kernel_len +
 		 (head->interrupted_len ? 8 + padded(head->interrupted_len) : 0) +
 		 (head->flags & CAPTURE_HOLES ? sizeof(struct capture_holes) : 0) +
 		 (head->flags & CAPTURE_ALLOC ? sizeof(struct capture_alloc) : 0) +
-		 (head->flags & CAPTURE_WAKER ? sizeof(struct capture_woken) : 0);
+		 (head->flags & CAPTURE_WAKER ? sizeof(struct capture_woken) : 0) +
+		 head->slices_len;
 	if (others <= size)
 		head->stack_len = (uint32_t)(size - others);
 	if (head->stack_len > 7)
 		head->stack_len -= head->pid % 8;
 }
 
-static void sample(uint8_t *record, size_t size, bool mended)
+/* Make an event of a record, and touch what it has. */
+static void decode(const struct capture_head *head, size_t size, struct live_bases *bases)
 {
 	struct uw_region regions[LIVE_REGIONS_MAX];
-	struct capture_head *head = (void *)record;
 	struct event event;
+
+	live_captured_sample(head, 1 + size, bases, regions, &event);
+	if (event.type != EVENT_SAMPLE || event.sample.event >= EVENTS || !event.sample.period ||
+	    event.sample.n_regions > LIVE_STACKS_MAX ||
+	    event.sample.n_slices > LIVE_REGIONS_MAX - LIVE_STACKS_MAX)
+		abort();
+	for (uint32_t i = 0; i < event.sample.n_regions; i++)
+		touch(event.sample.regions[i].bytes, event.sample.regions[i].size);
+	for (uint32_t i = 0; i < event.sample.n_slices; i++)
+		touch(event.sample.slices[i].bytes, event.sample.slices[i].size);
+	for (uint32_t i = 0; i < event.sample.n_kernel_ips; i++)
+		touch((const uint8_t *)event.sample.kernel_ips + (size_t)8 * i, 8);
+}
+
+/* Let the record be the base to which it refers, and then refer to that. */
+static void decode_reference(struct capture_head *head, size_t size)
+{
+	uint8_t *end = (uint8_t *)head + size;
+	struct plan_reference reference, base;
+	struct live_bases *bases = calloc(1, sizeof(*bases));
+
+	if (!bases)
+		return;
+	memcpy(&reference, end - sizeof(reference), sizeof(reference));
+	base = (struct plan_reference){ .base = reference.base };
+	decode(head, size, bases);
+	memcpy(end - sizeof(base), &base, sizeof(base));
+	decode(head, size, bases);
+	reference.size %= 2048;
+	memcpy(end - sizeof(reference), &reference, sizeof(reference));
+	decode(head, size, bases);
+	live_bases_fini(bases);
+	free(bases);
+}
+
+static void sample(uint8_t *record, size_t size, bool mended)
+{
+	struct capture_head *head = (void *)record;
 
 	if (mended)
 		mend(head, size);
 	if (!live_captured_sound(head, (uint32_t)size, EVENTS))
 		return;
+	if (live_captured_size(head) != size)
+		abort();
 	if (head->flags & CAPTURE_WAKER) {
 		const struct capture_woken woken = live_captured_woken(head);
 
 		touch((const uint8_t *)&woken, sizeof(woken));
 	}
-	live_captured_sample(head, 1 + size, regions, &event);
-	if (event.type != EVENT_SAMPLE || event.sample.event >= EVENTS || !event.sample.period ||
-	    event.sample.n_regions > LIVE_REGIONS_MAX)
-		abort();
-	for (uint32_t i = 0; i < event.sample.n_regions; i++)
-		touch(event.sample.regions[i].bytes, event.sample.regions[i].size);
-	for (uint32_t i = 0; i < event.sample.n_kernel_ips; i++)
-		touch((const uint8_t *)event.sample.kernel_ips + (size_t)8 * i, 8);
+	decode(head, size, NULL);
+	if (head->slices_refer)
+		decode_reference(head, size);
 }
 
 static void sideband(uint8_t *bytes, size_t size, bool with_file)

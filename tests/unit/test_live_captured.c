@@ -52,7 +52,7 @@ static void test_a_sample(void)
 	record.head.kernel_len = sizeof(ips);
 	append(ips, sizeof(ips));
 	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	CHECK(event.type == EVENT_SAMPLE && event.pid == 7 && event.tid == 8 &&
 		      event.time_ns == 1000 && event.sample.period == 5 &&
 		      event.sample.event == EVENTS - 1 && event.sample.has_uid &&
@@ -99,7 +99,7 @@ static void test_holes_divide_the_stack(void)
 	begin(from + CAPTURE_RED_ZONE, 96 + 3 * CAPTURE_PAGE + 10, CAPTURE_HOLES);
 	append(&holes, sizeof(holes));
 	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	CHECK(event.sample.n_regions == 2, "two runs");
 	CHECK(regions[0].addr == from && regions[0].size == 96, "up to the hole");
 	CHECK(regions[1].addr == 0xa000 && regions[1].size == CAPTURE_PAGE + 10 &&
@@ -117,11 +117,11 @@ static void test_a_stack_may_wrap(void)
 	begin(64, 0, CAPTURE_HOLES);
 	append(&none, sizeof(none));
 	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	CHECK(event.sample.n_regions == 0, "nothing was copied");
 	begin(64, 100, CAPTURE_HOLES);
 	append(&none, sizeof(none));
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	CHECK(event.sample.n_regions == 1 && regions[0].size == 100 &&
 		      regions[0].bytes == record.bytes + CAPTURE_HEAD_SIZE,
 	      "as much as was copied");
@@ -144,18 +144,18 @@ static void test_a_second_stack(void)
 	begin(0x7000 + CAPTURE_RED_ZONE, 100, 0);
 	second_stack(0x9000, 50);
 	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	CHECK(event.sample.n_regions == 2 && regions[1].addr == 0x9000 && regions[1].size == 50 &&
 		      regions[1].bytes[0] == 99,
 	      "it is a region of its own");
 	begin(0x7000 + CAPTURE_RED_ZONE, 100, 0);
 	second_stack(0x6f00, 1024);
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	CHECK(event.sample.n_regions == 1 && regions[0].addr == 0x6f00 && regions[0].size == 1024,
 	      "it replaces a stack that lies within it");
 	begin(0x7000 + CAPTURE_RED_ZONE, 100, 0);
 	second_stack(0x7050, 1024);
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	CHECK(event.sample.n_regions == 1 && regions[0].addr == 0x7000,
 	      "it is left out if it covers the first in part");
 }
@@ -169,12 +169,12 @@ static void test_an_allocation_stands_for_others(void)
 	begin(0x7000, 64, CAPTURE_ALLOC);
 	append(&alloc, sizeof(alloc));
 	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	CHECK(event.sample.alloc.objects == EVENT_OBJECT && event.sample.period == 64 &&
 		      event.sample.alloc.tracked,
 	      "all are captured: for itself");
 	/* 1 / (1 - exp(-64 / 6400)) = 100.5008 */
-	live_captured_sample(&record.head, 6400, regions, &event);
+	live_captured_sample(&record.head, 6400, NULL, regions, &event);
 	CHECK(event.sample.alloc.objects / EVENT_OBJECT == 100 && event.sample.period == 6432,
 	      "one in a hundred is captured");
 }
@@ -190,7 +190,7 @@ static void test_a_wait_has_two_parts(void)
 	wait.head = record.head;
 	wait.head.stack_len = 0;
 	s = &event.sample;
-	live_captured_sample(&wait.head, 1, regions, &event);
+	live_captured_sample(&wait.head, 1, NULL, regions, &event);
 	live_captured_wait(&wait, false, &event);
 	CHECK(event.time_ns == 3005 && s->period == 8000 && s->wait.n == 4, "for four");
 	CHECK(!s->wait.runnable && !s->wait.waker, "who woke it was not seen");
@@ -227,7 +227,7 @@ static int waker_of(uint32_t stack, uint64_t id, bool wakers)
 	wait.head = record.head;
 	wait.wake.waker_stack = stack;
 	wait.id = id;
-	live_captured_sample(&wait.head, 1, regions, &event);
+	live_captured_sample(&wait.head, 1, NULL, regions, &event);
 	live_captured_wait(&wait, wakers, &event);
 	CHECK(event.type == EVENT_SAMPLE && event.sample.wait.id == id, "a wait");
 	return event.sample.wait.waker_stack;
@@ -265,11 +265,93 @@ static void test_a_waker_names_its_wait(void)
 	      "which wait it ended");
 	waker.head = record.head;
 	waker.id = 9;
-	live_captured_sample(&record.head, 1, regions, &event);
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
 	live_captured_wait(&waker, true, &event);
 	CHECK(event.type == EVENT_WAKER && event.time_ns == record.head.time_ns &&
 		      event.sample.wait.id == 9 && event.sample.n_regions == 1,
 	      "an event of its own");
+}
+
+/* Begin a record with slices of 24 words at 0x1000, 0x2000, …, whose words are first, first + 1, …; of them, only so many bytes. */
+static void begin_slices(unsigned int n, uint64_t first, uint32_t bytes)
+{
+	uint64_t words[4 * 25];
+
+	for (unsigned int i = 0; i < n * 25; i++)
+		words[i] =
+			i % 25 ? first + i : (uint64_t)24 << PLAN_ADDR_BITS | 0x1000 * (1 + i / 25);
+	begin(0x7000 + CAPTURE_RED_ZONE, 16, 0);
+	record.head.slices_len = (uint16_t)bytes;
+	record.head.slices_end = PLAN_STEPS;
+	append(words, bytes);
+}
+
+/* Let the record refer to a base, or be one. */
+static void refer(uint32_t base, uint32_t n)
+{
+	const struct plan_reference reference = { base, n };
+
+	record.head.slices_refer = 1;
+	record.head.slices_len += (uint16_t)sizeof(reference);
+	append(&reference, sizeof(reference));
+}
+
+/* Return whether slice i has its words. */
+static bool has_slice(const struct event *event, uint32_t i, uint64_t first)
+{
+	const struct uw_region *slice = &event->sample.slices[i];
+	uint64_t words[24];
+
+	if (i >= event->sample.n_slices || slice->addr != 0x1000 * (1 + i) ||
+	    slice->size != sizeof(words))
+		return false;
+	memcpy(words, slice->bytes, sizeof(words));
+	return words[0] == first + 25 * i + 1 && words[23] == first + 25 * i + 24;
+}
+
+static void test_slices_of_an_earlier_record(void)
+{
+	static struct live_bases bases;
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct event event;
+
+	begin_slices(4, 0, 800);
+	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
+	live_captured_sample(&record.head, 1, &bases, regions, &event);
+	CHECK(has_slice(&event, 3, 0) && event.sample.n_slices == 4, "it has all itself");
+	refer(9, 0);
+	CHECK(live_captured_sound(&record.head, size, EVENTS) &&
+		      live_captured_size(&record.head) == size,
+	      "sound");
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
+	CHECK(has_slice(&event, 3, 0) && event.sample.n_slices == 4, "a base that nobody keeps");
+	live_captured_sample(&record.head, 1, &bases, regions, &event);
+	CHECK(has_slice(&event, 3, 0) && event.sample.n_slices == 4, "a base");
+
+	/* 144 bytes are its own: the last slice of them is cut. Of the base, 656 follow: what is not its own is as there. */
+	begin_slices(1, 100, 144);
+	refer(9, 656);
+	live_captured_sample(&record.head, 1, &bases, regions, &event);
+	CHECK(event.sample.n_slices == 4 && event.sample.slices_end == PLAN_STEPS &&
+		      has_slice(&event, 1, 0) && has_slice(&event, 3, 0),
+	      "those of the base");
+	CHECK(*(const uint64_t *)(const void *)event.sample.slices[0].bytes == 101, "its own");
+	live_captured_sample(&record.head, 1, NULL, regions, &event);
+	CHECK(event.sample.n_slices == 0 && event.sample.slices_end == PLAN_LOST, "not known");
+	record.head.cpu = 1;
+	live_captured_sample(&record.head, 1, &bases, regions, &event);
+	CHECK(event.sample.n_slices == 0 && event.sample.slices_end == PLAN_LOST, "another CPU's");
+	live_bases_fini(&bases);
+
+	begin_slices(1, 0, 0);
+	record.head.slices_refer = 1;
+	CHECK(!live_captured_sound(&record.head, size, EVENTS), "without a reference");
+	refer(9, 0);
+	record.head.slices_refer = 2;
+	CHECK(!live_captured_sound(&record.head, size, EVENTS), "unknown");
+	record.head.slices_refer = 1;
+	record.head.slices_end = PLAN_LOST;
+	CHECK(!live_captured_sound(&record.head, size, EVENTS), "not the kernel's to say");
 }
 
 int main(void)
@@ -283,5 +365,6 @@ int main(void)
 	test_a_second_stack();
 	test_an_allocation_stands_for_others();
 	test_a_wait_has_two_parts();
+	test_slices_of_an_earlier_record();
 	return check_done();
 }

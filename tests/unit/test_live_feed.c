@@ -4,6 +4,8 @@
  */
 #include "agent/live/feed.h"
 
+#include "schema/capture.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -320,6 +322,12 @@ static void test_lent_memory_is_not_copied(void)
 static void test_a_record_is_left(void)
 {
 	static uint8_t there[64], here[64];
+	/* It was split at the end of the kernel's ring, so it is in other memory. */
+	static struct {
+		struct capture_head head;
+		uint8_t stack[5];
+	} split = { .head.stack_len = 5, .stack = "1234" };
+	const struct event other = { .type = EVENT_SAMPLE, .sample = { .record = &split } };
 	const struct event left = { .type = EVENT_SAMPLE,
 				    .time_ns = 7,
 				    .sample = { .record = there + 8 } };
@@ -331,6 +339,8 @@ static void test_a_record_is_left(void)
 	for (int i = 0; i < 3; i++)
 		CHECK(feed_put(feed, &left) == 0, "left");
 	CHECK(feed_given(feed) == 3 * 48, "its size");
+	CHECK(feed_put(feed, &other) == 0 && feed_given(feed) == 4 * 48 + CAPTURE_HEAD_SIZE + 8,
+	      "one that is not lent is copied");
 	CHECK(feed_put(feed, &(struct event){ .type = EVENT_SAMPLE, .pid = 5 }) == 0, "another");
 	feed_taker(feed);
 	feed_borrow(feed, there, here, sizeof(here));
@@ -338,6 +348,9 @@ static void test_a_record_is_left(void)
 		CHECK(feed_take(feed, &event, error) == 1 && event.type == EVENT_SAMPLE &&
 			      event.time_ns == 7 && event.sample.record == here + 8,
 		      "found");
+	CHECK(feed_take(feed, &event, error) == 1 && event.sample.record != &split &&
+		      !memcmp(event.sample.record, &split, CAPTURE_HEAD_SIZE + 5),
+	      "the copy");
 	CHECK(feed_take(feed, &event, error) == 1 && !event.sample.record && event.pid == 5,
 	      "a whole sample");
 	feed_free(feed);

@@ -11,6 +11,7 @@
 
 #include <linux/bpf.h>
 
+#include "agent/live/bases.h"
 #include "agent/runtime/plan_execute.h"
 #include "tests/check.h"
 
@@ -32,6 +33,7 @@
 
 static void *bpf_map_lookup_elem(void *map, const void *key);
 static long bpf_probe_read_user(void *to, uint64_t size, const void *from);
+static long bpf_probe_read_kernel(void *to, uint64_t size, const void *from);
 static long bpf_loop(uint32_t n, void *each, void *ctx, uint64_t flags);
 
 static inline uint64_t bpf_ringbuf_query(void *map, uint64_t what)
@@ -71,6 +73,7 @@ static struct {
 
 static struct capture_front *buffer; /* the scratch buffer, CAPTURE_SCRATCH_SIZE bytes */
 static struct plan plan_now, plan_installed;
+static struct plan_base base_now;
 
 static bool can_read(uint64_t addr, uint64_t size)
 {
@@ -96,6 +99,12 @@ static long bpf_probe_read_user(void *to, uint64_t size, const void *from)
 	return 0;
 }
 
+static long bpf_probe_read_kernel(void *to, uint64_t size, const void *from)
+{
+	memcpy(to, from, size);
+	return 0;
+}
+
 static int read_user(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	(void)ctx;
@@ -111,9 +120,10 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 
 	(void)key;
 	user.looks += map == &plan_tasks;
-	return map == &scratch ? (void *)buffer
-	       : map == &plans ? (void *)&plan_installed
-			       : (void *)&task;
+	return map == &scratch	    ? (void *)buffer
+	       : map == &plans	    ? (void *)&plan_installed
+	       : map == &plan_bases ? (void *)&base_now
+				    : (void *)&task;
 }
 
 static long bpf_loop(uint32_t n, void *each, void *ctx, uint64_t flags)
@@ -132,22 +142,39 @@ static long bpf_loop(uint32_t n, void *each, void *ctx, uint64_t flags)
 
 static struct plan_execution model;
 static enum plan_end model_end;
+static struct live_bases bases;
+static struct plan_reference reference; /* of the last run; all 0: it had none */
+
+/* Put the slices of the record together. Return whether all are there. */
+static bool follow(const uint8_t **bytes, uint32_t *size)
+{
+	reference = (struct plan_reference){ 0 };
+	if (!buffer->head.slices_refer)
+		return true;
+	*size -= (uint32_t)sizeof(reference);
+	memcpy(&reference, *bytes + *size, sizeof(reference));
+	return live_bases_follow(&bases, 0, &reference, bytes, size);
+}
 
 /* Run the plan in both ways, in the fallback's too; return whether they copy the same. */
 static bool same(bool fallback)
 {
 	const uint8_t *bytes = (const uint8_t *)(buffer + 1) + BEFORE;
-	uint64_t size, at = 0;
+	uint64_t at = 0;
+	uint32_t size;
 
 	buffer->head.flags = CAPTURE_HAS_USER;
+	buffer->head.slices_refer = 0;
 	buffer->run.r[PLAN_THREAD] = BASE + 64;
 	user.reads = user.pages = 0;
 	plan_installed = plan_now;
 	plan_install(&plan_installed);
-	size = append_slices(buffer, 0, BEFORE, fallback) - BEFORE;
+	size = (uint32_t)(append_slices(buffer, CAPTURE_SCRATCH_EVENT, 0, BEFORE, fallback) -
+			  BEFORE);
 	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = BASE + 64 };
 	model_end = plan_execute(&model, &plan_now, read_user, NULL);
-	if (buffer->head.slices_len != size || buffer->head.slices_end != model_end)
+	if (buffer->head.slices_len != size || buffer->head.slices_end != model_end ||
+	    !follow(&bytes, &size))
 		return false;
 	for (uint32_t i = 0; i < model.n; i++) {
 		const struct uw_region *slice = &model.slices[i];
@@ -300,6 +327,118 @@ static void test_cycles_end(void)
 	CHECK(same(false) && model_end == PLAN_STEPS && same(true), "a cycle");
 }
 
+/* ---- references -------------------------------------------------------------------------------- */
+
+#define FRAMES 60u
+
+static bool is_base(void)
+{
+	return buffer->head.slices_refer && !reference.size;
+}
+
+/* Whether at most n bytes of the slices were not those of the base. */
+static bool refers(uint32_t n)
+{
+	return reference.size && buffer->head.slices_len <= n + PLAN_CHUNK + sizeof(reference);
+}
+
+static void begin_round(void)
+{
+	put_chain(BASE + 8, 120, FRAMES, FRAMES);
+	plan_chain(BASE + 8, 1, 2);
+	slices_round++;
+}
+
+/* A call from the innermost frame. */
+static void call(void)
+{
+	const uint64_t inner = BASE + 7 * PLAN_PAGE - 16;
+
+	put_word(inner, BASE + 8);
+	put_word(inner + 8, BASE + 7 * PLAN_PAGE + 1024);
+	plan_chain(inner, 1, 2);
+}
+
+static void test_what_has_not_changed_is_sent_once(void)
+{
+	for (int fallback = 0; fallback < 2; fallback++) {
+		begin_round();
+		CHECK(same(fallback) && is_base(), "the first is a base");
+		CHECK(same(fallback) && refers(0), "all is as it was");
+		call();
+		CHECK(same(fallback) && refers(24 + 16), "there is one more frame");
+		put_word(BASE + 8 + 120 * 9 + 8, BASE + 7 * PLAN_PAGE + 2048);
+		CHECK(same(fallback) && refers(11 * 40), "the tenth frame is another");
+		put_word(BASE + 8 + 120 * 50 + 8, BASE + 7 * PLAN_PAGE + 2048);
+		CHECK(same(fallback) && is_base(), "less than half is as it was");
+		CHECK(same(fallback) && refers(0), "that is the base now");
+	}
+}
+
+static void test_bases_are_sent_again(void)
+{
+	unsigned int n = 0;
+
+	begin_round();
+	CHECK(same(false) && is_base(), "the first");
+	while (same(n & 1) && !is_base() && n < 1000)
+		n++;
+	CHECK(n == PLAN_BASE_USES, "after some uses");
+	forget_base(0);
+	CHECK(same(false) && is_base(), "after one that was not sent");
+	slices_round++;
+	CHECK(same(false) && is_base(), "in another round");
+	slices_round = 0;
+	CHECK(same(false) && !buffer->head.slices_refer, "there is no decoder that has them");
+}
+
+/* What is never as it was before is not compared each time. */
+static void test_bases_that_are_of_no_use_are_rare(void)
+{
+	unsigned int n_bases = 0;
+
+	begin_round();
+	for (unsigned int i = 0; i < 2 * (PLAN_BASE_REST + 2); i++) {
+		put_word(BASE + 8 + 120 * (FRAMES - 1) + 8, BASE + 6 * PLAN_PAGE + 8 * i);
+		CHECK(same(i & 1) && !reference.size, "the last frame has changed");
+		n_bases += is_base();
+	}
+	CHECK(n_bases == 2, "the first, and one after the rest");
+	CHECK(same(false) && is_base(), "after the second rest");
+	CHECK(same(false) && refers(0), "now all is as it was");
+	slices_round = 0;
+}
+
+static void test_what_refers_to_nothing_known_is_told_apart(void)
+{
+	const uint8_t own[16] = { 0 }, *bytes = own;
+	uint32_t size = sizeof(own);
+	const struct plan_reference other = { base_now.number + 2, PLAN_CHUNK },
+				    too_long = { base_now.number + 1, PLAN_BYTES_MAX };
+
+	begin_round();
+	CHECK(same(false) && is_base(), "a base");
+	CHECK(!live_bases_follow(&bases, 0, &other, &bytes, &size), "another base");
+	CHECK(!live_bases_follow(&bases, 1, &other, &bytes, &size), "another CPU");
+	CHECK(!live_bases_follow(&bases, 0, &too_long, &bytes, &size), "more than it has");
+	CHECK(!live_bases_follow(NULL, 0, &other, &bytes, &size), "no bases");
+	CHECK(bytes == own && size == sizeof(own), "nothing is changed");
+	slices_round = 0;
+}
+
+static void test_few_slices_and_other_events_do_not_refer(void)
+{
+	begin_round();
+	put_chain(BASE + 8, 120, 12, 12);
+	plan_chain(BASE + 8, 1, 2);
+	CHECK(same(false) && !buffer->head.slices_refer && model.n == 24, "480 bytes");
+	begin_round();
+	buffer->head.slices_refer = 0;
+	(void)append_slices(buffer, CAPTURE_SCRATCH_SWITCH, 0, BEFORE, false);
+	CHECK(buffer->head.slices_len > PLAN_LEAST && !buffer->head.slices_refer, "a wait");
+	slices_round = 0;
+}
+
 /* ---- any plan ---------------------------------------------------------------------------------- */
 
 static uint64_t state = 1;
@@ -366,27 +505,35 @@ static void test_processes_without_a_plan_are_not_looked_up(void)
 	buffer->head.flags = CAPTURE_HAS_USER;
 	for (uint32_t pid = 1; pid < PLAN_PIDS; pid++) {
 		buffer->head.pid = pid;
-		CHECK(append_slices(buffer, 0, BEFORE, pid & 1) == BEFORE, "no slices");
+		CHECK(append_slices(buffer, CAPTURE_SCRATCH_EVENT, 0, BEFORE, pid & 1) == BEFORE,
+		      "no slices");
 	}
 	CHECK(!user.looks, "their pids have other remainders than that of the process with a plan");
 	buffer->head.pid = PLAN_PIDS;
-	(void)append_slices(buffer, 0, BEFORE, false);
+	(void)append_slices(buffer, CAPTURE_SCRATCH_EVENT, 0, BEFORE, false);
 	CHECK(user.looks == 1, "the same remainder");
 	buffer->head.pid = 0;
 }
 
 static void test_any_plan_copies_the_same(void)
 {
-	unsigned int ends[PLAN_ENDS] = { 0 }, wrong = 0;
+	unsigned int ends[PLAN_ENDS] = { 0 }, wrong = 0, referring = 0;
 
 	for (unsigned int i = 0; i < 20000; i++) {
 		make_any();
+		slices_round = i & 2;
 		wrong += !same(i & 1);
 		ends[model_end]++;
+		/* Once more, with memory that is nearly the same. */
+		put_word(BASE + 8 * chance(sizeof(user.bytes) / 8), any_pointer());
+		wrong += !same(i & 1);
+		referring += reference.size != 0;
 	}
+	slices_round = 0;
 	CHECK(!wrong, "the same slices, and the same end");
 	CHECK(ends[PLAN_DONE] && ends[PLAN_FAULT] && ends[PLAN_STEPS] && ends[PLAN_ROOM],
 	      "all kinds of ends were met");
+	CHECK(referring > 100, "many refer to others");
 }
 
 int main(void)
@@ -400,7 +547,13 @@ int main(void)
 	test_runs_do_not_see_each_other();
 	test_cycles_end();
 	test_processes_without_a_plan_are_not_looked_up();
+	test_what_has_not_changed_is_sent_once();
+	test_bases_are_sent_again();
+	test_bases_that_are_of_no_use_are_rare();
+	test_what_refers_to_nothing_known_is_told_apart();
+	test_few_slices_and_other_events_do_not_refer();
 	test_any_plan_copies_the_same();
+	live_bases_fini(&bases);
 	free(buffer);
 	return check_done();
 }

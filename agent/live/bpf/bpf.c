@@ -452,6 +452,13 @@ int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *ta
 	return err;
 }
 
+void live_bpf_refer(struct live_bpf *bpf, bool refer)
+{
+	if (refer)
+		bpf->n_rounds++;
+	bpf->skeleton->bss->slices_round = refer ? bpf->n_rounds : 0;
+}
+
 bool live_bpf_has_plan(const struct live_bpf *bpf, uint32_t pid)
 {
 	return pid < LIVE_PIDS && bpf->planned[pid / 8] & 1u << pid % 8;

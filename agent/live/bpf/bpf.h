@@ -139,6 +139,12 @@ bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t sinc
 int live_bpf_plan(struct live_bpf *bpf, uint32_t pid, const struct plan_task *task,
 		  const struct plan *plan);
 
+/*
+ * Whether records may refer to earlier ones for their slices (schema/plan.h). Each call with true begins anew: records from
+ * then on refer to none from before.
+ */
+void live_bpf_refer(struct live_bpf *bpf, bool refer);
+
 /* Return whether a process has a plan. */
 bool live_bpf_has_plan(const struct live_bpf *bpf, uint32_t pid);
 

@@ -67,6 +67,7 @@ struct live_bpf {
 	struct capture_counters *per_cpu;
 	struct plan plans[PLAN_PLANS_MAX]; /* those in the kernel's table */
 	uint32_t n_plans;
+	uint32_t n_rounds;		/* see live_bpf_refer */
 	uint64_t plans_counted_ns;	/* CLOCK_MONOTONIC: those in use are not counted before */
 	uint8_t planned[LIVE_PIDS / 8]; /* one bit for each process that has a plan */
 };

@@ -269,6 +269,7 @@ static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *o
 	} sizes[] = {
 		{ s->maps.ring, (uint32_t)bpf->ring_size, true },
 		{ s->maps.scratch, (last_kind + 1) * bpf->n_scratch, true },
+		{ s->maps.plan_bases, bpf->n_scratch, s->rodata->slice_bytes != 0 },
 		{ s->maps.processes, LIVE_PROCESSES_MAX, follow },
 		{ s->maps.threads, LIVE_WANTED_MAX, options->threads },
 		{ s->maps.comms, LIVE_WANTED_MAX, filters & CAPTURE_FILTER_COMM },
