@@ -25,12 +25,14 @@ for version in range(7):
             ('thread', 0x3000, b'\0' * 255), ('stack', 0xf100, struct.pack('<3Q', *(0x7f000000f100,) * 3)):
         for gil in 0, 0x80:
             open(f'{work}/cpython/{name}{version}{gil}', 'wb').write(bytes([version + gil]) + (struct.pack('<HB', place, len(value)) + value if value else b''))
-# schema/capture.h: a sample, with a second stack, holes, an allocation, and with a kernel stack.
-for name, flags, interrupted, kernel, more in (('plain', 1, 0, 0, 0), ('second', 1, 40, 0, 8 + 40), ('kernel', 1, 0, 16, 16),
-                                               ('holes', 0x11, 0, 0, 40), ('alloc', 0x2001, 0, 0, 24)):
+# schema/capture.h: a sample, with a second stack, holes, an allocation, with a kernel stack, and with slices, which refer to a base.
+for name, flags, interrupted, kernel, slices, refer, more in (
+        ('plain', 1, 0, 0, 0, 0, 0), ('second', 1, 40, 0, 0, 0, 8 + 40), ('kernel', 1, 0, 16, 0, 0, 16), ('holes', 0x11, 0, 0, 0, 0, 40),
+        ('alloc', 0x2001, 0, 0, 0, 0, 24), ('slices', 1, 0, 0, 20, 0, 160), ('refer', 1, 0, 0, 21, 1, 168)):
     head = struct.pack('<IIHHHHIIIIQQQQ', 0, 0, flags, kernel // 8, 0, 1, 7, 8, 7, interrupted, 1, 2, 3, 4)
-    head += struct.pack('<17Q', *(0x7000 + 8 * i for i in range(17))) + b'name'.ljust(16, b'\0') + struct.pack('<II', 1000, 0)
-    open(f'{work}/record/{name}', 'wb').write(b'\2' + head + bytes(600 + more))
+    head += struct.pack('<17Q', *(0x7000 + 8 * i for i in range(17))) + b'name'.ljust(16, b'\0') + struct.pack('<IHBB', 1000, slices, 1, refer)
+    words = (4 << 56 | 0x1000, 1, 2, 3, 4) * 4 + (128 << 32 | 9,) * refer
+    open(f'{work}/record/{name}', 'wb').write(b'\2' + head + bytes(600 + more - 8 * slices) + struct.pack(f'<{slices}Q', *words[:slices]))
 # perf_event_open(2): fork, exit, two names, a mapping by inode and one by build-id, lost records.
 ident = struct.pack('<IIQQII', 7, 8, 99, 1, 0, 0)
 task = struct.pack('<IIIIQ', 7, 1, 8, 1, 9)
