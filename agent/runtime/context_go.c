@@ -21,14 +21,13 @@ enum { MAP_B = 9, MAP_BUCKETS = 16, MAP_OLD = 24, MAP_SIZE = 32 };
 enum { USED = 5 }; /* the least first byte of a slot that has a key (minTopHash) */
 enum { SLOTS = 8, TEXT = 16, BUCKET_NEXT = SLOTS + 2 * SLOTS * TEXT, BUCKET = BUCKET_NEXT + 8 };
 
-/* Where g has the labels, by the second number of the version; rows are valid up to the next one. */
+/* Where g has the labels. */
 static const struct {
-	unsigned int minor;
-	uint16_t labels; /* 0: not known */
+	unsigned int minor; /* the second number of the version */
+	uint16_t labels;    /* 0: not known */
 	bool list;
 } versions[] = {
-	{ 17, 360, false }, { 21, 344, false }, { 23, 352, false },
-	{ 24, 352, true },  { 25, 0, true },
+#include "agent/runtime/versions/go.h"
 };
 
 #define TEXT_MAX 264u /* bytes of one text that are copied; a multiple of 8 */

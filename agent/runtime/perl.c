@@ -40,26 +40,7 @@ enum { CX_SIZE = 104, CX_PIECE = PLAN_PIECE_MAX / CX_SIZE * CX_SIZE };
 	.sv_flags = 12, .cv_stash = 32, .cv_gv = 56, .cv_flags = 92, .gv_name = 32,           \
 	.gv_stash = 40, .hv_name = 32, .hv_name_count = 60, .hek_length = 4, .hek_key = 8
 static const struct perl_layout layouts[] = {
-	{ .version = 36,
-	  .interpreter = 3768,
-	  .type_nextstate = 195,
-	  .type_dbstate = 196,
-	  STRUCTURES },
-	{ .version = 38,
-	  .interpreter = 3896,
-	  .type_nextstate = 198,
-	  .type_dbstate = 199,
-	  STRUCTURES },
-	{ .version = 40,
-	  .interpreter = 3768,
-	  .type_nextstate = 198,
-	  .type_dbstate = 199,
-	  STRUCTURES },
-	{ .version = 42,
-	  .interpreter = 3768,
-	  .type_nextstate = 202,
-	  .type_dbstate = 203,
-	  STRUCTURES },
+#include "agent/runtime/versions/perl.h"
 };
 
 const struct perl_layout *perl_layout_of(unsigned int version, unsigned int interpreter_size)

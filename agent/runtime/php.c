@@ -24,24 +24,7 @@ enum { INTERNAL_FUNCTION = 1, USER_FUNCTION = 2, EVAL_CODE = 4 };
 	.info_top = 1u << 17, .type = 0, .name = 8, .scope = 16, .class_name = 8,                \
 	.string_hash = 8, .string_length = 16, .string_value = 24, .op_size = 32, .op_line = 24
 static const struct php_layout layouts[] = {
-	{ .minor = 2,
-	  .opcodes = 88,
-	  .n_opcodes = 80,
-	  .filename = 152,
-	  .line_start = 160,
-	  STRUCTURES },
-	{ .minor = 3,
-	  .opcodes = 80,
-	  .n_opcodes = 76,
-	  .filename = 144,
-	  .line_start = 152,
-	  STRUCTURES },
-	{ .minor = 4,
-	  .opcodes = 104,
-	  .n_opcodes = 96,
-	  .filename = 168,
-	  .line_start = 176,
-	  STRUCTURES },
+#include "agent/runtime/versions/php.h"
 };
 
 const struct php_layout *php_layout_of(unsigned int major, unsigned int minor)

@@ -24,32 +24,7 @@ enum { ENV_LOCAL = 2, FRAME_FINISH = 0x20, FRAME_KIND = 0x7fff0001, FRAME_CFUNC 
 	.entry_line = 0, .me_class = 8, .me_definition = 16, .definition_name = 32,                \
 	.symbols_last = 0, .symbols_names = 16, .last_operator = 169
 static const struct ruby_layout layouts[] = {
-	{ .minor = 1,
-	  .cf_size = 64,
-	  .first_line_size = 8,
-	  .info_table = 120,
-	  .info_n = 136,
-	  .info_index = 144,
-	  .class_ext = 24,
-	  .ext_ivars = 8,
-	  .ivars_start = 32,
-	  .ivars_entries = 48,
-	  .string_bytes = 16,
-	  .array_mask = 0x3,
-	  STRUCTURES },
-	{ .minor = 3,
-	  .cf_size = 56,
-	  .first_line_size = 4,
-	  .info_table = 112,
-	  .info_n = 128,
-	  .info_index = 136,
-	  .class_path = 152,
-	  .class_attached = 128,
-	  .class_flags = 149,
-	  .class_is_permanent = 1,
-	  .string_bytes = 24,
-	  .array_mask = 0x7f,
-	  STRUCTURES },
+#include "agent/runtime/versions/ruby.h"
 };
 
 const struct ruby_layout *ruby_layout_of(unsigned int major, unsigned int minor)
