@@ -21,7 +21,8 @@ const struct db_kind history_kind = { .id = 0x4f574849, /* "OWHI" */
 				      .prepare = history_prepare_upgrade };
 
 #define STEP_NS	     20000000
-#define CACHE_KIB    16384
+#define READ_KIB     16384		 /* of the database's pages in memory */
+#define WRITE_KIB    4096		 /* a process that writes runs for months */
 #define SUMS_MAX     4194304		 /* about 1 GiB */
 #define THREAD_AFTER (UINT64_C(1) << 17) /* 8 ms: to begin a thread takes far less */
 
@@ -293,7 +294,9 @@ int history_open(const char *path, bool write, struct history **out)
 	 * Rows are read here and there: a page of a mapped file would be checked again for each of
 	 * them, a cached one is checked once.
 	 */
-	(void)db_exec(h->db, "PRAGMA mmap_size = 0; PRAGMA cache_size = -" TEXT(CACHE_KIB));
+	(void)db_exec(h->db, "PRAGMA mmap_size = 0");
+	(void)db_exec(h->db, write ? "PRAGMA cache_size = -" TEXT(WRITE_KIB)
+				   : "PRAGMA cache_size = -" TEXT(READ_KIB));
 	/* The files of its write-ahead log are opened by the first statement. */
 	(void)db_number(h->db, "SELECT count(*) FROM types");
 	err = write ? 0 : history_register(h, h->db, "main");

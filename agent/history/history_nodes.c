@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KNOWN_MAX = 262144 }; /* of each generation: together about 20 MiB */
+enum { KNOWN_MAX = 65536 }; /* of each generation: together about 5 MiB */
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
