@@ -19,9 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* While events wait to be given out: so many bytes of them are not left waiting, nor this part of the ring. */
+/* While events wait to be given out: so many bytes of them are not left waiting, nor samples in this part of the ring. */
 #define WAITING_BYTES (4u << 20)
 #define WAITING_PART  8
+/* Nor are so many new samples left in the ring: the kernel says when it is that part. */
+#define NEW_PART 4
 
 /* Note that what happened at a time must be given out as soon as can be: the process gets its plan then. */
 static void note_urgent(struct live *live, uint64_t time_ns)
@@ -521,6 +523,8 @@ static bool has_urgent_record(struct live *live)
 	uint32_t size;
 	bool urgent = false;
 
+	if (live_bpf_all_alike(live->bpf))
+		return false;
 	if (live->looked > ring.scanned)
 		ring.scanned = live->looked;
 	while (!urgent && (size = live_ring_scan(&ring, &bytes, &end))) {
@@ -612,9 +616,10 @@ static void move_horizon(struct live *live, uint64_t now)
 	if (live->tick_ns < LIVE_TICK_NS && !live_begins(live) &&
 	    now < live->moved_ns + LIVE_TICK_NS && horizon_ns < live->urgent_ns &&
 	    live->queue.bytes < WAITING_BYTES &&
-	    live_ring_used(&live->ring) < live->ring.size / WAITING_PART)
+	    live->ring.scanned - live->moved_at < live->ring.size / WAITING_PART)
 		return;
 	live->moved_ns = now;
+	live->moved_at = live->ring.scanned;
 	live->horizon_ns = horizon_ns;
 	if (live->last_urgent_ns > horizon_ns)
 		live->urgent_ns = horizon_ns;
@@ -628,8 +633,9 @@ bool live_leave(struct live *live, uint64_t now)
 {
 	if (live->allocators || live->stopped || live_begins(live) ||
 	    now >= live->moved_ns + LIVE_TICK_NS ||
-	    live_ring_used(&live->ring) >= live->ring.size / WAITING_PART ||
-	    has_urgent_record(live) || now - LIVE_SLACK_NS >= live->urgent_ns ||
+	    live_ring_written(&live->ring) - live->ring.scanned >= live->ring.size / NEW_PART ||
+	    live_ring_used(&live->ring) > live->ring.size / 2 || has_urgent_record(live) ||
+	    now - LIVE_SLACK_NS >= live->urgent_ns ||
 	    live_sideband_look(live->sideband, look_at_record, live))
 		return false;
 	live->looked_ns = now;

@@ -105,7 +105,8 @@ struct live {
 	 * for so long is due (UINT64_MAX: there is none).
 	 */
 	uint64_t moved_ns, urgent_ns;
-	uint64_t exec_due_ns; /* when to look because a program was begun */
+	unsigned long moved_at; /* the position in the ring of samples then */
+	uint64_t exec_due_ns;	/* when to look because a program was begun */
 	/*
 	 * Times of the last event that cannot wait, of the last sample with memory for names, and when a process was last
 	 * known to need a plan.

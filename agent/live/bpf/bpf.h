@@ -155,6 +155,8 @@ bool live_bpf_has_plan(const struct live_bpf *bpf, uint32_t pid);
 void live_bpf_reading(struct live_bpf *bpf, uint64_t until);
 /* Return whether this kernel can only run the plain programs, which are for old kernels. */
 bool live_bpf_is_fallback(const struct live_bpf *bpf);
+/* Return whether all records are samples without slices, as long as no process gets a plan and no filter changes. */
+bool live_bpf_all_alike(const struct live_bpf *bpf);
 int live_bpf_ring_fd(const struct live_bpf *bpf);
 size_t live_bpf_ring_size(const struct live_bpf *bpf);
 int live_bpf_program_fd(const struct live_bpf *bpf); /* for the kernel's statistics */

@@ -73,6 +73,14 @@ static bool uses(const struct live_bpf *bpf, enum live_event_kind kind)
 	return false;
 }
 
+bool live_bpf_all_alike(const struct live_bpf *bpf)
+{
+	const struct capture__bss *bss = bpf->skeleton->bss;
+
+	return !uses(bpf, LIVE_EVENT_OFF_CPU) && !uses(bpf, LIVE_EVENT_ALLOC) &&
+	       !(bss->filters & CAPTURE_FILTER_CGROUP) && !bss->plans_in_use;
+}
+
 /* Return the constant that holds the number of the event for programs without an attach cookie. */
 static uint32_t *number_of(struct capture *s, enum live_event_kind kind)
 {
