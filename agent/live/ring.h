@@ -13,7 +13,6 @@
 #ifndef AGENT_LIVE_RING_H
 #define AGENT_LIVE_RING_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,11 +48,6 @@ void live_ring_unmap_data(const uint8_t *data, size_t size); /* data NULL is fin
  * position after the record, is released.
  */
 uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned long *end);
-/* Return whether a record's bytes are those of the ring, not a copy of two pieces. */
-static inline bool live_ring_holds(const struct live_ring *ring, const uint8_t *bytes)
-{
-	return (uintptr_t)bytes - (uintptr_t)ring->data < ring->size;
-}
 /* Return the producer's position: how many bytes were ever written. */
 uint64_t live_ring_written(const struct live_ring *ring);
 /* Return how many bytes of the ring are in use: written, and not given back. */
