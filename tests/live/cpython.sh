@@ -52,6 +52,28 @@ OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_multi,s
 	esac
 done
 
+echo "== frames that have not changed are sent once"
+cat >"$root$dir/deep.py" <<'PY'
+import sys, time
+for i in range(50):
+    exec(f'def f{i}(end):\n    return f{i + 1}(end)\n')
+def f50(end):
+    while time.time() < end:
+        sum(range(1000))
+f0(time.time() + float(sys.argv[1]))
+PY
+"$offwind" record -F 499 --stats "$dir/stats" -f folded -o "$dir/folded" -- $debian "$dir/deep.py" 3 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+python3 - "$dir/stats" "$dir/folded" <<'PY' || fail "slices: $(cat "$dir/log")"
+import json, re, sys
+captured = json.load(open(sys.argv[1]))["total"]["captured"]
+beside = (captured["bytes"] - captured["stack_bytes"]) / captured["samples"]
+lines = [line.rsplit(" ", 1) for line in open(sys.argv[2])]
+deep = sum(int(n) for stack, n in lines if re.search(";f0_.*;f25_.*;f50_", stack))
+print(f"{beside:.0f} bytes a sample beside the stack; {deep} of {captured['samples']} samples have all functions")
+# The slices have 4.5 KB, the head 224 bytes.
+sys.exit(deep < 0.8 * captured["samples"] or beside > 1500)
+PY
+
 echo "== a whole system"
 "$offwind" record -a -F 499 --raw="$dir/b.owc" -o "$dir/b.pb.gz" >"$dir/log" 2>&1 & recorder=$!
 until [ -s "$dir/b.owc" ] || ! kill -0 $recorder 2>/dev/null; do sleep 0.05; done
