@@ -6,6 +6,7 @@
 #include "agent/history/request.h"
 #include "agent/limits.h"
 #include "agent/live/capture.h"
+#include "agent/live/system/decode.h"
 #include "agent/log.h"
 #include "agent/role/channel.h"
 #include "agent/role/files.h"
@@ -133,6 +134,7 @@ static _Noreturn void be_capture(struct supervisor *s)
 	sandbox_keep(needed, sizeof(needed) / sizeof(needed[0]));
 	if (s->given->realtime)
 		(void)priority_realtime(s->given->realtime);
+	live_tracepoints_keep();
 	err = sandbox_narrow();
 	if (err) {
 		log_error("rights cannot be given up: %s", strerror(-err));

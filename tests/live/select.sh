@@ -204,6 +204,9 @@ events() { # name, options…: how many samples of an event that is counted exac
 }
 events "a tracepoint" -e sched:sched_process_exec -- sh -c 'for i in 1 2 3 4 5 6 7; do /bin/true; done'
 [ "$n" = 8 ] || fail "$n execs, not 8"
+# The process that opens events may not mount then.
+unshare -m sh -c 'umount -l /sys/kernel/debug/tracing; umount -l /sys/kernel/tracing; exec "$@"' sh \
+	"$offwind" record -o "$dir/e.pb.gz" -e sched:sched_process_exec -- true >/dev/null 2>"$dir/log" || fail "tracefs is not mounted: $(cat "$dir/log")"
 one=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
 events "one of three" -e sched:sched_process_exec -c 3 -- taskset -c "$one" sh -c 'for i in $(seq 29); do /bin/true; done'
 # Each CPU counts all events that happen on it, whichever program causes them; the last one or two of three wait for the

@@ -142,22 +142,26 @@ static bool modifiers(const char *text, struct perf_event_attr *attr)
 
 /* ---- tracepoints -------------------------------------------------------------- */
 
-/* Open the directory of tracepoints, whether tracefs is mounted or not. Return a descriptor. */
-static int open_tracefs(void)
+/* The directory of tracepoints, if tracefs is not mounted; -1: it is mounted, or cannot be. */
+static int tracefs = -1;
+
+/* Open the directory of tracepoints where it is mounted. Return a descriptor; -1: it is not. */
+static int open_mounted(void)
 {
 	static const char *const places[] = { "/sys/kernel/tracing/events",
 					      "/sys/kernel/debug/tracing/events" };
+	int fd = -1;
+
+	for (size_t i = 0; fd < 0 && i < sizeof(places) / sizeof(places[0]); i++)
+		fd = open(places[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd;
+}
+
+/* Mount tracefs for this process alone, as long as the directory is open that is returned. */
+static int mount_tracefs(void)
+{
 	int fd, context, mount, err;
 
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		fd = open(places[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0)
-			return fd;
-	}
-	/*
-	 * tracefs is not mounted: mount it for this process alone, as long as the descriptor is
-	 * open.
-	 */
 	context = fsopen("tracefs", FSOPEN_CLOEXEC);
 	if (context < 0)
 		return -errno;
@@ -172,6 +176,29 @@ static int open_tracefs(void)
 	err = fd < 0 ? -errno : fd;
 	(void)close(mount);
 	return err;
+}
+
+void live_tracepoints_keep(void)
+{
+	int fd = open_mounted();
+
+	if (fd >= 0)
+		(void)close(fd);
+	else
+		tracefs = mount_tracefs();
+}
+
+/* Open the directory of tracepoints, whether tracefs is mounted or not. Return a descriptor. */
+static int open_tracefs(void)
+{
+	int fd = open_mounted();
+
+	if (fd >= 0)
+		return fd;
+	if (tracefs < 0)
+		return mount_tracefs();
+	fd = fcntl(tracefs, F_DUPFD_CLOEXEC, 3);
+	return fd < 0 ? -errno : fd;
 }
 
 /*

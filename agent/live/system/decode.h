@@ -48,6 +48,9 @@ void live_events_fini(struct live_events *events);
 /* Let the events that have a rate have this one. Return whether one of them had another. */
 bool live_events_set_rate(struct live_events *events, uint32_t frequency_hz);
 
+/* Where tracefs is not mounted, let this process read the numbers of tracepoints after it gave up to mount. */
+void live_tracepoints_keep(void);
+
 /* Check whether cycles (hardware) or cpu-clock can be sampled here. Return 0, or why not. */
 int live_clock_try(bool hardware);
 
