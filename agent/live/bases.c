@@ -1,6 +1,7 @@
 /* agent/live/bases.c: a copy of the last base of each CPU. */
 #include "agent/live/bases.h"
 
+#include "agent/array.h"
 #include "schema/capture.h"
 
 #include <stdlib.h>
@@ -12,12 +13,9 @@ static struct live_base *place_of(struct live_bases *bases, uint32_t cpu)
 	if (cpu >= CAPTURE_CPUS_MAX)
 		return NULL;
 	if (cpu >= bases->n) {
-		struct live_base *cpus = realloc(bases->cpus, (cpu + 1) * sizeof(*cpus));
-
-		if (!cpus)
+		if (array_reserve(bases->cpus, (size_t)cpu + 1, bases->room))
 			return NULL;
-		memset(cpus + bases->n, 0, (cpu + 1 - bases->n) * sizeof(*cpus));
-		bases->cpus = cpus;
+		memset(bases->cpus + bases->n, 0, (cpu + 1 - bases->n) * sizeof(*bases->cpus));
 		bases->n = cpu + 1;
 	}
 	if (!bases->cpus[cpu].bytes)
@@ -50,7 +48,7 @@ bool live_bases_follow(struct live_bases *bases, uint32_t cpu,
 			keep(bases, cpu, reference->base, *bytes, *size);
 		return true;
 	}
-	if (!base || !base->number || base->number != reference->base || more > base->size ||
+	if (!base || base->number != reference->base || more > base->size ||
 	    *size + more > PLAN_BYTES_MAX)
 		return false;
 	memcpy(bases->whole, *bytes, *size);
@@ -66,5 +64,5 @@ void live_bases_fini(struct live_bases *bases)
 		free(bases->cpus[i].bytes);
 	free(bases->cpus);
 	bases->cpus = NULL;
-	bases->n = 0;
+	bases->n = bases->room = 0;
 }

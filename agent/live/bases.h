@@ -11,16 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct live_base {	 /* the last one of a CPU */
-	uint32_t number; /* 0: there is none */
-	uint32_t size;
-	uint8_t *
-		bytes; /* PLAN_BYTES_MAX, of which those that are used take memory; NULL: it never had one */
+/* The last base of a CPU. */
+struct live_base {
+	uint32_t number;
+	uint32_t size;	/* 0: there is none */
+	uint8_t *bytes; /* PLAN_BYTES_MAX; NULL: there was none yet */
 };
 
 struct live_bases { /* all zero: none is known */
 	struct live_base *cpus;
-	size_t n;
+	size_t n, room;
 	uint8_t whole[PLAN_BYTES_MAX]; /* the slices that were put together last */
 };
 
