@@ -33,6 +33,8 @@ struct known {
 	struct uw_build_id id;	 /* size 0: the file has no build-id */
 	struct timespec changed; /* change time of the file when its build-id was read */
 	int fd;			 /* -1: closed */
+	uint32_t pid; /* a process that had it mapped, there, when recording began; 0: none */
+	uint64_t start, end;
 	bool indexed;
 	uint64_t used_ns;
 	uint64_t again_ns,
@@ -119,24 +121,39 @@ static struct known *add(struct live_file_ids *ids, const struct event_mapping *
 	return k->indexed ? k : NULL;
 }
 
+/* Return the number of a file, whatever its generation, that a process had mapped when recording began. */
+static uint32_t find_mapped(const struct live_file_ids *ids, const struct event_mapping *m)
+{
+	return UW_HASH_FIND(n, &ids->by_file, hash_of(m->major, m->minor, m->inode),
+			    ids->known[n].pid && same_inode(&ids->known[n], m));
+}
+
 /* Open the file of a mapping, and check that it is that file. */
 static int open_file(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 		     const struct event_mapping *m, int *fd)
 {
-	const struct opener_file file = { .pid = pid,
-					  .start = m->start,
-					  .end = m->end,
-					  .major = m->major,
-					  .minor = m->minor,
-					  .inode = m->inode,
-					  .inode_generation = m->inode_generation };
-	uint32_t major, minor;
+	struct opener_file file = { .pid = pid,
+				    .start = m->start,
+				    .end = m->end,
+				    .major = m->major,
+				    .minor = m->minor,
+				    .inode = m->inode,
+				    .inode_generation = m->inode_generation };
+	uint32_t major, minor, mapped;
 	uint64_t inode;
 	int err;
 
 	if (pins && !live_pins_open(pins, m->major, m->minor, m->inode, fd))
 		return 0;
 	err = opener_mappings_open(ids->opener, &file, fd);
+	/* A short process has ended by now, but its libraries are those of others. */
+	mapped = err ? find_mapped(ids, m) : UW_HASH_NONE;
+	if (mapped != UW_HASH_NONE) {
+		file.pid = ids->known[mapped].pid;
+		file.start = ids->known[mapped].start;
+		file.end = ids->known[mapped].end;
+		err = opener_mappings_open(ids->opener, &file, fd);
+	}
 	if (err)
 		return err;
 	/* Do not compare the device: on btrfs, stat returns that of a subvolume. */
@@ -198,6 +215,19 @@ bool live_file_ids_hold(struct live_file_ids *ids, const struct event_mapping *m
 	return true;
 }
 
+/* Note where a file is mapped whose build-id was reported. (Its generation was not.) */
+static void note_mapped(struct live_file_ids *ids, uint32_t pid, const struct event_mapping *m)
+{
+	struct known *k = find_mapped(ids, m) == UW_HASH_NONE ? add(ids, m) : NULL;
+
+	if (!k)
+		return;
+	k->id = m->build_id;
+	k->pid = pid;
+	k->start = m->start;
+	k->end = m->end;
+}
+
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *m, uint64_t now_ns)
 {
@@ -205,8 +235,12 @@ void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint3
 	bool again, is_new = false;
 	uint32_t i;
 
-	if (m->build_id.size || !m->inode || !m->path || m->path[0] != '/')
+	if (!m->inode || !m->path || m->path[0] != '/')
 		return;
+	if (m->build_id.size) {
+		note_mapped(ids, pid, m);
+		return;
+	}
 	i = find(ids, m);
 	again = i != UW_HASH_NONE;
 	k = again ? &ids->known[i] : add(ids, m);
