@@ -1,6 +1,7 @@
 /* agent/cmd/lookup.c: looks up names of addresses that were recorded elsewhere or earlier. */
 #include "agent/cmd/lookup.h"
 
+#include "agent/clock.h"
 #include "agent/pipeline/profile.h"
 #include "agent/process/modules.h"
 #include "base/text.h"
@@ -164,7 +165,7 @@ int lookup_names(struct lookup *l, const uint64_t *addresses, size_t n, lookup_f
 int lookup_bound(struct lookup *l)
 {
 	if (l->n_files < FILES_MAX) {
-		names_bound(&l->names);
+		names_bound(&l->names, now_ns());
 		return 0;
 	}
 	names_free(l->names);

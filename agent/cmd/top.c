@@ -109,7 +109,7 @@ static int take_window(struct top *t)
 		return err;
 	if (!t->paused)
 		err = load_window(t, profile, &s);
-	names_bound(&t->names);
+	names_bound(&t->names, now_ns());
 	profile_free(profile);
 	if (err || !s)
 		return err;

@@ -3,6 +3,7 @@
  */
 #include "agent/export/writer.h"
 
+#include "agent/clock.h"
 #include "agent/errand.h"
 #include "agent/export/output.h"
 #include "agent/export/result.h"
@@ -139,7 +140,8 @@ static void *run(void *ctx)
 		profile = w->queue[w->first];
 		(void)pthread_mutex_unlock(&w->lock);
 		err = write_profile(w, profile);
-		names_bound(&w->names); /* its modules are not closed while there is a profile */
+		/* Its modules are not closed while there is a profile. */
+		names_bound(&w->names, now_ns());
 		profile_free(profile);
 		(void)malloc_trim(0); /* return memory to the system until the next window ends */
 		(void)pthread_mutex_lock(&w->lock);

@@ -4,6 +4,7 @@
 #include "agent/pipeline/names.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/errand.h"
 #include "agent/hash.h"
 #include "agent/limits.h"
@@ -16,6 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* At a low rate, names of programs that ended long ago would take hours to become many. */
+#define RENEW_NS UINT64_C(900000000000)
 
 struct cached { /* the cached result for one address, named or not */
 	const struct module *module;
@@ -42,6 +46,7 @@ struct names {
 	struct symbols symbols;
 	struct kernel_names kernel;
 	bool demangle, lines, inlined;
+	uint64_t made_ns;      /* CLOCK_MONOTONIC */
 	struct places *places; /* owned; the first block is being filled */
 	struct strings strings;
 	struct cached *cached;
@@ -63,6 +68,7 @@ int names_new(struct opener *opener, const struct source_info *info, bool demang
 	names->kernel.opener = opener;
 	names->kernel.info = info;
 	names->demangle = demangle;
+	names->made_ns = now_ns();
 	*out = names;
 	return 0;
 }
@@ -108,7 +114,7 @@ void names_free(struct names *names)
 	free(names);
 }
 
-void names_bound(struct names **names)
+void names_bound(struct names **names, uint64_t now)
 {
 	const struct names *old = *names;
 	uint64_t bytes = symbols_memory(&old->symbols);
@@ -119,9 +125,10 @@ void names_bound(struct names **names)
 	 * has a symbol table; that of a program with a million functions has 50 MB. What was read goes
 	 * into the store, of which the next look-ups read only the blocks that they need.
 	 */
-	if ((old->n_cached <= limits.addresses && old->symbols.n_made <= limits.symbol_tables &&
-	     bytes <= limits.symbol_bytes) ||
-	    errands_left() || names_new(old->symbols.opener, old->kernel.info, old->demangle, &new))
+	if (now < old->made_ns + RENEW_NS && old->n_cached <= limits.addresses &&
+	    old->symbols.n_made <= limits.symbol_tables && bytes <= limits.symbol_bytes)
+		return;
+	if (errands_left() || names_new(old->symbols.opener, old->kernel.info, old->demangle, &new))
 		return;
 	if (old->n_cached > limits.addresses)
 		limits_reach(addresses, 1);

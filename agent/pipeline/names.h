@@ -65,12 +65,12 @@ uint64_t names_left_out(const struct names *names);
 void names_free(struct names *names); /* NULL is fine */
 
 /*
- * All results are cached. If these are many, free them and begin again with the same settings: while
- * recording, the names of programs that ended would stay. Call this while no look-up is going on and
+ * All results are cached. If these are many, or some are a quarter of an hour old, free them and begin again with the
+ * same settings: while recording, the names of programs that ended would stay. Call this while no look-up is going on and
  * the last profile still exists. Does nothing without memory, or while threads that were left behind
- * hold parts of the names (agent/errand.h).
+ * hold parts of the names (agent/errand.h). now_ns: CLOCK_MONOTONIC.
  */
-void names_bound(struct names **names);
+void names_bound(struct names **names, uint64_t now_ns);
 /*
  * Announce the locations that will be looked up. Lines are read much faster in the order of their
  * files than one by one.

@@ -450,12 +450,12 @@ static void forget_ended(struct pipeline *p)
 			fold_note_names(p->fold);
 		strings_sweep(&p->woken_by);
 	}
-	if (!p->options.keep_files && modules_are_many(p->modules)) {
+	if (!p->options.keep_files && modules_are_many(p->modules, now_ns())) {
 		if (p->fold)
 			fold_note_modules(p->fold);
 		processes_note_modules(p->processes);
 		wakers_note_modules(&p->wakers);
-		modules_park(p->modules);
+		modules_park(p->modules, now_ns());
 	}
 }
 

@@ -4,6 +4,7 @@
 #include "agent/process/modules.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/errand.h"
 #include "agent/io.h"
 #include "agent/limits.h"
@@ -45,6 +46,12 @@
  */
 #define OBJECTS_EVERY	128
 #define GENERATED_EVERY 64
+
+/*
+ * A file that no process has had mapped for this long is closed, also if there are few. Otherwise memory would grow for
+ * hours, until a limit: each program that a build makes is another file. Programs that run now and then stay open.
+ */
+#define UNUSED_NS UINT64_C(600000000000)
 
 #define TRIES_MAX 16 /* to open a file again; see try_again */
 
@@ -129,6 +136,7 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 	modules->deleted_max = least(limits.deleted_files, limit.rlim_cur / OPEN_PART);
 	modules->park_from = modules->open_max;
 	modules->forget_from = limits.modules;
+	modules->park_ns = now_ns() + UNUSED_NS / 2;
 	modules->kernel = add(modules, MODULE_KERNEL, "[kernel]");
 	modules->unknown = add(modules, MODULE_OTHER, "[unknown]");
 	if (!modules->kernel || !modules->unknown) {
@@ -424,11 +432,12 @@ static void set_place(const struct modules *modules, struct known *k, uint32_t p
 
 /* ---- files that no process has mapped any more ---------------------------------------- */
 
-bool modules_are_many(const struct modules *modules)
+bool modules_are_many(const struct modules *modules, uint64_t now)
 {
 	return modules->pin &&
 	       (modules->n_open >= modules->park_from || modules->n_known >= modules->forget_from ||
-		modules->n_objects >= OBJECTS_EVERY || modules->n_generated >= GENERATED_EVERY);
+		modules->n_objects >= OBJECTS_EVERY || modules->n_generated >= GENERATED_EVERY ||
+		now >= modules->park_ns);
 }
 
 void modules_note(struct module *module)
@@ -471,7 +480,7 @@ static int by_use(const void *a, const void *b)
 {
 	const struct known *const *x = a, *const *y = b;
 
-	return ((*x)->used > (*y)->used) - ((*x)->used < (*y)->used);
+	return ((*x)->used_ns > (*y)->used_ns) - ((*x)->used_ns < (*y)->used_ns);
 }
 
 static bool is_unlinked(const struct known *k)
@@ -537,6 +546,25 @@ static void close_files(struct modules *modules, struct known **unused)
 	modules->park_from = modules->n_open + modules->open_max - most;
 }
 
+/*
+ * Close files that no process has had mapped for a long time. Not those of the profile that is being made: a deleted one
+ * could not be opened again for its names.
+ */
+static void close_long_unused(struct modules *modules, uint64_t now)
+{
+	bool left = errands_left();
+
+	for (size_t i = 0; i < modules->n; i++) {
+		struct known *k = modules->known[i];
+
+		if (k && k->needed)
+			k->used_ns = now;
+		if (k && is_unused(k, left) && !k->counted && k->used_ns + UNUSED_NS < now)
+			park(k, true);
+	}
+	modules->park_ns = now + UNUSED_NS / 2;
+}
+
 /* Free the tables of files that no process has mapped, if they are large. unused has room for all modules. */
 static void free_tables(struct modules *modules, struct known **unused)
 {
@@ -596,10 +624,11 @@ static void forget(struct modules *modules, struct known **unused)
 }
 
 /* Without memory nothing is closed or forgotten, and it is tried again later. */
-void modules_park(struct modules *modules)
+void modules_park(struct modules *modules, uint64_t now)
 {
 	struct known **unused = calloc(modules->n, sizeof(*unused));
 
+	close_long_unused(modules, now);
 	if (unused) {
 		close_files(modules, unused);
 		free_tables(modules, unused);
@@ -726,7 +755,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	enum module_kind kind = kind_of(modules, pid, mapping);
 	struct event_mapping m = identity_of(kind, pid, mapping);
 	struct known *k;
-	uint64_t hash, view = 0;
+	uint64_t hash, view = 0, used_ns = modules->pin ? now_ns() : 0;
 	uint32_t id;
 
 	if (kind == MODULE_FILE)
@@ -740,7 +769,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 			  same_identity(modules->known[i], kind, &m, view));
 	if (id != UW_HASH_NONE) {
 		k = modules->known[id];
-		k->used = ++modules->tick;
+		k->used_ns = used_ns;
 		if (k->parked)
 			hold_again(modules, k, pid, mapping);
 		else
@@ -761,7 +790,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k->view = view;
 	k->module.pid = kind == MODULE_JIT ? pid : 0;
 	k->main_program = mapping->main_program;
-	k->used = ++modules->tick;
+	k->used_ns = used_ns;
 	set_place(modules, k, pid, mapping);
 	if (kind == MODULE_VDSO && copy_image(k, mapping))
 		return NULL;

@@ -101,8 +101,9 @@ char *module_generated_name(const struct module *module, uint64_t addr, uint64_t
 
 /*
  * A recorder holds the files of all processes. Those that no living process has mapped are closed,
- * the longest unused first, once there are many of them: their descriptors, objects and tables.
- * Opened again is a file when a process maps it, or when a profile with it is to get its names.
+ * the longest unused first, once there are many of them, and each when none has had it mapped for ten
+ * minutes: their descriptors, objects and tables. Opened again is a file when a process maps it, or
+ * when a profile with it is to get its names.
  *
  * What is known of a module is forgotten, too, the longest unused first, once many modules have no
  * living process. What a process registered about its code is released when the process has ended.
@@ -110,12 +111,13 @@ char *module_generated_name(const struct module *module, uint64_t addr, uint64_t
  * modules_are_many tells that it is time. Then modules_note marks each module that a process has
  * mapped, and modules_note_counted each module that the profile being made has. modules_park closes
  * the files of modules that no process has mapped, and forgets modules without any mark. Only while no
- * other thread reads modules, that is, while there is no profile but the one being made.
+ * other thread reads modules, that is, while there is no profile but the one being made. now_ns:
+ * CLOCK_MONOTONIC.
  */
-bool modules_are_many(const struct modules *modules);
+bool modules_are_many(const struct modules *modules, uint64_t now_ns);
 void modules_note(struct module *module);
 void modules_note_counted(const struct module *module);
-void modules_park(struct modules *modules);
+void modules_park(struct modules *modules, uint64_t now_ns);
 /* Open the file of a parked module again, as far as possible. Does nothing for others. */
 void modules_unpark(struct modules *modules, const struct module *module);
 

@@ -43,7 +43,8 @@ struct known { /* a module as the catalogue stores it */
 	const struct module *canonical;
 	bool stored; /* its table came from the store */
 	bool said_fault, no_elf;
-	uint64_t used;	/* modules.tick when a process mapped it last */
+	uint64_t
+		used_ns; /* CLOCK_MONOTONIC, while recording: when a process last mapped it, or still had it mapped */
 	bool needed;	/* a living process has it mapped; only while parking */
 	bool counted;	/* the profile that is being made has it; likewise */
 	bool unlinked;	/* its file has no name any more; only while parking */
@@ -78,13 +79,13 @@ struct modules {
 	struct known *runtimes[MODULES_RUNTIMES_MAX]; /* NULL after the last */
 	struct runtime_frames *frames;
 	uint64_t patience_ns, patience_at_ns; /* the time that was left, and when */
-	uint64_t tick;			      /* counts calls of modules_get */
 	size_t n_open;	    /* files opened since the last parking, and those left open by it */
 	size_t held_max;    /* descriptors below which files are held that nobody needs yet, */
 	size_t numbers_max; /* and below which any module's file is */
 	size_t open_max;    /* files that stay open although no process has mapped them */
 	size_t deleted_max; /* deleted ones among them */
-	size_t park_from;   /* when so many are open, parking is tried */
+	size_t park_from;   /* when so many are open, parking is tried, */
+	uint64_t park_ns;   /* and at this time (CLOCK_MONOTONIC) */
 	size_t forget_from; /* when so many are known, forgetting is tried */
 	size_t n_objects;   /* opened since the last parking */
 	size_t n_generated; /* modules of generated code since the last parking */

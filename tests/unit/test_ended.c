@@ -2,6 +2,7 @@
  * tests/unit/test_ended.c: tests that a long recording forgets what ended processes left: after three
  * times as many programs, it has no more modules, names and bytes than after the first.
  */
+#include "agent/clock.h"
 #include "agent/limits.h"
 #include "agent/opener/opener.h"
 #include "agent/pipeline/fold.h"
@@ -148,7 +149,7 @@ static void end_window(void)
 	for (size_t i = 0; i < profile->n_locations; i++)
 		names_find(names, &profile->locations[i], &name);
 	CHECK(profile->n_entries == (size_t)2 * WINDOW, "every program is counted by its own name");
-	names_bound(&names);
+	names_bound(&names, now_ns());
 	profile_free(profile);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "agent/process/modules.h"
 
+#include "agent/clock.h"
 #include "agent/limits.h"
 #include "agent/opener/places.h"
 
@@ -103,7 +104,7 @@ static void test_unused_files_are_closed(struct modules *modules)
 	for (int i = 0; i < FILES; i++)
 		all[i] = map(modules, i);
 	CHECK(count_open(all) == FILES, "each file is held from the first mapping on");
-	CHECK(modules_are_many(modules), "they are many");
+	CHECK(modules_are_many(modules, now_ns()), "they are many");
 	for (int i = 0; i < MAPPED + DELETED; i++)
 		CHECK(resolves(modules, all[i]), "an object");
 	for (int i = MAPPED; i < MAPPED + DELETED; i++)
@@ -111,8 +112,8 @@ static void test_unused_files_are_closed(struct modules *modules)
 
 	for (int i = 0; i < MAPPED; i++)
 		modules_note(all[i]);
-	modules_park(modules);
-	CHECK(!modules_are_many(modules), "no longer many");
+	modules_park(modules, now_ns());
+	CHECK(!modules_are_many(modules, now_ns()), "no longer many");
 	for (int i = 0; i < MAPPED; i++)
 		CHECK(module_fd(all[i]) >= 0 && all[i]->object, "what is mapped stays open");
 	for (int i = MAPPED; i < MAPPED + DELETED; i++)
@@ -138,9 +139,10 @@ static void test_unused_files_are_closed(struct modules *modules)
 	modules_unpark(modules, all[MAPPED + 1]);
 	CHECK(all[MAPPED + 1]->object, "a deleted file's names");
 
-	/* Nothing is noted now: all but the last ones may go, again and again. */
-	modules_park(modules);
-	modules_park(modules);
+	/* Nothing is noted now: all but the last ones may go, and after ten minutes these, too. */
+	modules_park(modules, now_ns());
+	CHECK(all[0]->object, "mapped until now");
+	modules_park(modules, now_ns() + UINT64_C(11 * 60) * 1000000000);
 	CHECK(!all[0]->object && module_fd(all[0]) < 0, "no longer mapped");
 	CHECK(resolves(modules, map(modules, 0)), "and mapped again");
 
@@ -150,6 +152,44 @@ static void test_unused_files_are_closed(struct modules *modules)
 	other = map_from(modules, 1, 1);
 	CHECK(other != all[1] && resolves(modules, other), "the same file is needed elsewhere");
 	CHECK(module_canonical(other) == all[1] && resolves(modules, all[1]), "both are one file");
+}
+
+/* A file that nobody has had mapped for ten minutes is closed, however few there are. */
+static void test_long_unused_files_are_closed(void)
+{
+	const uint64_t now = now_ns(), minute = UINT64_C(60000000000);
+	struct source_info info = { .kind = "live" };
+	struct opener_options options = { .live = true };
+	struct module *unused, *mapped, *counted, *ended;
+	struct modules *modules = NULL;
+	struct opener *opener;
+
+	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	unused = map(modules, 0);
+	mapped = map(modules, 1);
+	counted = map(modules, 2);
+	ended = map(modules, 3);
+	CHECK(resolves(modules, unused) && resolves(modules, mapped), "objects");
+	CHECK(!modules_are_many(modules, now + minute), "they are few");
+	CHECK(modules_are_many(modules, now + 11 * minute), "but there may be old ones");
+	modules_note(mapped);
+	modules_note(ended);
+	modules_note_counted(counted);
+	modules_park(modules, now + 11 * minute);
+	CHECK(module_fd(unused) < 0 && !unused->object, "mapped long ago");
+	CHECK(module_fd(mapped) >= 0 && mapped->object, "still mapped");
+	CHECK(module_fd(counted) >= 0, "the profile that is being made has it");
+	CHECK(!modules_are_many(modules, now + 12 * minute), "not looked for again at once");
+	modules_note(mapped);
+	modules_park(modules, now + 17 * minute);
+	CHECK(module_fd(ended) >= 0, "mapped until six minutes ago, at least");
+	CHECK(module_fd(counted) < 0, "no profile has it now");
+	modules_note(mapped);
+	modules_park(modules, now + 22 * minute);
+	CHECK(module_fd(ended) < 0 && module_fd(mapped) >= 0, "mapped long ago, too");
+	CHECK(map(modules, 0) == unused && resolves(modules, unused), "mapped again: open again");
+	modules_free(modules);
+	opener_free(opener);
 }
 
 /* A recorder that is late opens a file only when a sample needs it. */
@@ -234,7 +274,7 @@ static void test_unused_modules_are_forgotten(struct modules *modules)
 
 	limits.modules = MOST;
 	limits_counts.modules = 0;
-	modules_park(modules); /* from here on, by the new limit */
+	modules_park(modules, now_ns()); /* from here on, by the new limit */
 	mapped = map_named(modules, pid, 1, "/none/mapped");
 	counted = map_named(modules, pid, 2, "/none/counted");
 	used = map_named(modules, pid, 3, "/none/used");
@@ -247,11 +287,11 @@ static void test_unused_modules_are_forgotten(struct modules *modules)
 
 		CHECK(m && m->serial > serial, "no serial is used twice");
 		ids = m && m->id > ids ? m->id : ids;
-		if (!modules_are_many(modules))
+		if (!modules_are_many(modules, now_ns()))
 			continue;
 		modules_note(mapped);
 		modules_note_counted(counted);
-		modules_park(modules);
+		modules_park(modules, now_ns());
 	}
 	CHECK(modules_known(modules) < 3 * MOST, "they do not pile up");
 	CHECK(ids < before + 3 * MOST && modules_count(modules) < before + 3 * MOST,
@@ -271,7 +311,7 @@ static void test_unused_modules_are_forgotten(struct modules *modules)
 	module_unuse(used);
 	/* The indexes do not lead to what was forgotten. */
 	limits.modules = 16;
-	modules_park(modules);
+	modules_park(modules, now_ns());
 	CHECK(modules_known(modules) < 32, "nearly all are gone");
 	for (uint64_t i = 0; i < 20 * MOST; i++) {
 		const struct module *m = map_named(modules, pid, i + 100, "/none/other");
@@ -309,7 +349,7 @@ static void test_code_of_ended_processes_is_released(struct modules *modules)
 	CHECK(has_name(living) && has_name(counted) && has_name(ended), "named");
 	modules_note(living);
 	modules_note_counted(counted);
-	modules_park(modules);
+	modules_park(modules, now_ns());
 	CHECK(has_name(living) && has_name(counted), "a process or a profile has it");
 	CHECK(!has_name(ended), "nobody has it");
 	module_unuse(ended);
@@ -368,8 +408,8 @@ static void test_few_files_stay_open(struct opener *opener, const struct source_
 		if (i >= MAPPED && i < MAPPED + DELETED)
 			continue;
 		CHECK(module_fd(map(modules, i)) >= 0, "a file");
-		if (modules_are_many(modules))
-			modules_park(modules);
+		if (modules_are_many(modules, now_ns()))
+			modules_park(modules, now_ns());
 		fd = open("/", O_RDONLY | O_CLOEXEC);
 		CHECK(fd >= 0 && !close(fd), "there is room for other files");
 	}
@@ -408,11 +448,11 @@ static void test_unused_tables_are_freed(struct opener *opener, const struct sou
 		      "a table");
 	}
 	limits_counts.table_bytes = 0;
-	modules_park(modules);
+	modules_park(modules, now_ns());
 	CHECK(all[1]->object && all[2]->object && !limits_counts.table_bytes, "they are small");
 	limits.table_bytes = uw_object_memory(all[2]->object) * 2 - 1;
 	modules_note(all[0]);
-	modules_park(modules);
+	modules_park(modules, now_ns());
 	CHECK(all[0]->object, "a process has it mapped");
 	CHECK(!all[1]->object && !all[2]->object && limits_counts.table_bytes == 2, "beyond");
 	CHECK(module_fd(all[1]) >= 0 && all[1]->state == MODULE_NOT_OPENED, "the file stays open");
@@ -436,6 +476,7 @@ int main(void)
 	CHECK(mkdtemp(dir), "mkdtemp");
 	make_files();
 	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	test_long_unused_files_are_closed();
 	test_a_file_is_opened_later_in_a_hurry();
 	test_a_file_that_keeps_the_opener_waiting();
 	test_unused_files_are_closed(modules);
