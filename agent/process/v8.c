@@ -807,10 +807,11 @@ static bool is_of_code(const uint64_t key[2])
 
 /*
  * Read which functions a frame runs, and write them down. place: where in its bytecode, or NO_PLACE. False: it is none, or
- * has moved.
+ * has moved. Objects that are about to move cannot be read, for as long as the thread that moves them may be kept from it. So
+ * a frame gets no names without those of the calls that were inlined, if these are known (or the frame is), unless that lasts.
  */
 static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[2], int32_t place,
-			int *err)
+			bool known, bool lasts, int *err)
 {
 	bool bytecode = !is_of_code(key);
 	struct v8_inlined all[V8_INLINED_MAX];
@@ -837,7 +838,7 @@ static bool write_frame(struct v8 *v, const struct frame *f, const uint64_t key[
 				      key[1] == V8_KEY_PC ? off - 1 : off, all);
 	if (n && write_functions(v, key, all, n, err))
 		return true;
-	if (*err)
+	if (*err || ((n || (known && v->version)) && !lasts))
 		return false;
 	/* Which calls were inlined is not known, but whose code it is. */
 	v->is_part = v->version != NULL;
@@ -901,13 +902,16 @@ static struct calls_seen_frame *look_at(struct v8 *v, const struct calls_sample 
 	struct failed *failed = &v->failed[words & (FAILED - 1)];
 	struct calls_seen_frame *seen = calls_seen_find(&v->seen, key);
 	uint64_t again_ns = seen ? seen->again_ns : 0, table;
+	bool is_code = is_of_code(key), lasts;
 
 	if (seen && seen->serial != (uint32_t)f->function)
 		again_ns += CHANGED_NS - seen->pause_ns;
 	if (s->now < again_ns || (failed->words == words && s->now < failed->again_ns))
 		return seen;
+	lasts = failed->words == words && failed->pause_ns == FAILED_NS;
 	/* Without bytecode, only code that V8 compiled leads to a function: no builtin, and no C++. */
-	if ((!is_of_code(key) || is_generated(s, f->pc)) && write_frame(v, f, key, place, err)) {
+	if ((!is_code || is_generated(s, f->pc)) &&
+	    write_frame(v, f, key, place, seen && seen->known, lasts, err)) {
 		seen = calls_seen_of(&v->seen, key);
 		if (!seen)
 			return NULL;
@@ -918,8 +922,7 @@ static struct calls_seen_frame *look_at(struct v8 *v, const struct calls_sample 
 					       SOON_NS, LATE_NS);
 		seen->again_ns = s->now + seen->pause_ns;
 		seen->serial = (uint32_t)f->function;
-		seen->known =
-			is_of_code(key) ? !v->is_part : find_positions(v, f->bytecode, &table);
+		seen->known = is_code ? !v->is_part : find_positions(v, f->bytecode, &table);
 		return seen;
 	}
 	if (!v->memory.over) {

@@ -469,7 +469,7 @@ static void test_inlined_before_streams(void)
 				       44, 0,		   /* a literal */
 				       36, 14, 2, 2, 0, 2 };
 	struct function outer, inner;
-	uint64_t none, at, code, back;
+	uint64_t none, at, code, back, map;
 	struct v8 *v = NULL;
 
 	begin();
@@ -513,12 +513,37 @@ static void test_inlined_before_streams(void)
 	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2), "but after 2 ms");
 	CHECK(look(v, 0x1234, STACK + 8 * 20, 900000000) == -EAGAIN,
 	      "and then as late as all that is known");
+	/* What is known is not replaced by less, unless that lasts. */
 	set_exit(&outer, 1, 8, 0, 284);
 	(void)look(v, 0x1234, STACK + 8 * 20, 1002000002);
-	CHECK(has(back, V8_KEY_PC, 0, 1, "outer", 1), "another change");
+	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2), "another change");
+	for (uint64_t now = 1002000002; now < 1400000000; now += 1000000)
+		(void)look(v, 0x1234, STACK + 8 * 20, now);
+	CHECK(has(back, V8_KEY_PC, 0, 1, "outer", 1), "which lasts");
 	set_exit(&outer, 1, 7, 0, 284);
-	(void)look(v, 0x1234, STACK + 8 * 20, 1004000002);
-	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2), "after 2 ms, too");
+	(void)look(v, 0x1234, STACK + 8 * 20, 1500000000);
+	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2), "read again soon, too");
+	v8_free(v);
+	calls_free(calls);
+	calls = NULL;
+
+	/* While the function of an inlined call cannot be read, the frame has no name, unless that lasts. */
+	CHECK(v8_new(exports, &v) == 0, "new");
+	memcpy(&map, heap.bytes + (inner.shared - 1 - BASE), 8);
+	put(inner.shared - 1, map + 64, 8);
+	(void)look(v, 0x1234, STACK + 8 * 20, 1);
+	CHECK(!knows(back, V8_KEY_PC), "no name without that of the inlined call");
+	put(inner.shared - 1, map, 8);
+	(void)look(v, 0x1234, STACK + 8 * 20, 2000002);
+	CHECK(has(back, V8_KEY_PC, 0, 2, "inner", 2), "after 2 ms");
+	v8_free(v);
+	calls_free(calls);
+	calls = NULL;
+	CHECK(v8_new(exports, &v) == 0, "new");
+	put(inner.shared - 1, map + 64, 8);
+	for (uint64_t now = 1; now < 400000000; now += 1000000)
+		(void)look(v, 0x1234, STACK + 8 * 20, now);
+	CHECK(has(back, V8_KEY_PC, 0, 1, "outer", 1), "the code's function");
 	v8_free(v);
 	calls_free(calls);
 	calls = NULL;
