@@ -444,7 +444,7 @@ void modules_note(struct module *module)
 {
 	struct known *k = known_of(module);
 
-	k->needed = true;
+	k->needed = known_of(k->canonical)->needed = true;
 }
 
 void modules_note_counted(const struct module *module)
@@ -462,9 +462,15 @@ void module_unuse(const struct module *module)
 	(void)atomic_fetch_sub(&known_of(module)->n_users, 1);
 }
 
-/* Close the object and, if it can be opened again, the file; what identifies the module stays. */
+/*
+ * Close the object and, if it can be opened again, the file; what identifies the module stays. When it is opened again, it is
+ * found out anew whether another one is the same file.
+ */
 static void park(struct known *k, bool file_too)
 {
+	if (k->canonical != &k->module)
+		known_of(k->canonical)->n_same--;
+	k->canonical = &k->module;
 	uw_object_put(k->module.object);
 	k->module.object = NULL;
 	if (k->module.state == MODULE_USABLE || file_too)
@@ -500,12 +506,12 @@ static size_t left_of(uint64_t limit)
 }
 
 /*
- * Return whether a file is open that no process has mapped, and that can be opened again. left: a thread that was
- * left behind may still read a file that names are found in.
+ * Return whether a file is open that no process has mapped, and that can be opened again. No other module may need it for
+ * its names. left: a thread that was left behind may still read a file that names are found in.
  */
 static bool is_unused(struct known *k, bool left)
 {
-	return !k->needed && k->fd >= 0 && !k->is_shared && !k->image &&
+	return !k->needed && k->fd >= 0 && !k->n_same && !k->image &&
 	       k->module.kind == MODULE_FILE && !(left && atomic_load(&k->n_users));
 }
 
@@ -769,7 +775,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 			  same_identity(modules->known[i], kind, &m, view));
 	if (id != UW_HASH_NONE) {
 		k = modules->known[id];
-		k->used_ns = used_ns;
+		k->used_ns = known_of(k->canonical)->used_ns = used_ns;
 		if (k->parked)
 			hold_again(modules, k, pid, mapping);
 		else
@@ -834,7 +840,10 @@ void modules_unite(struct modules *modules, struct known *k)
 	if (!build_id->size)
 		return;
 	hash = hash_bytes(hash, build_id->bytes, build_id->size);
-	id = UW_HASH_FIND(i, &modules->by_contents, hash, same_contents(modules->known[i], k));
+	id = UW_HASH_FIND(i, &modules->by_contents, hash,
+			  modules->known[i] != k &&
+				  modules->known[i]->canonical == &modules->known[i]->module &&
+				  same_contents(modules->known[i], k));
 	if (id == UW_HASH_NONE) {
 		if (k->has_contents) /* another file was in its place before */
 			uw_hash_remove(&modules->by_contents, k->contents_hash, k->module.id);
@@ -844,9 +853,6 @@ void modules_unite(struct modules *modules, struct known *k)
 		return;
 	}
 	first = modules->known[id];
-	if (first == k)
-		return; /* it was parked meanwhile */
-	first->is_shared = k->is_shared = true;
 	if (first->module.object) { /* else it was parked, and nothing has needed it since */
 		uw_object_put(k->module.object);
 		k->module.object = uw_object_get(first->module.object);

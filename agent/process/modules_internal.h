@@ -50,10 +50,9 @@ struct known { /* a module as the catalogue stores it */
 	bool unlinked;	/* its file has no name any more; only while parking */
 	bool parked;	/* its file and object were closed: see modules_park */
 	bool for_names; /* being opened again for its names only */
-	bool is_shared; /* another module is the same file, or this one is another's */
 	/* names that refer to this module, also those of other threads; see module_use */
 	_Atomic uint32_t n_users;
-	uint32_t n_same;		       /* later modules whose canonical this module is */
+	uint32_t n_same;		       /* other modules whose canonical this module is */
 	uint64_t identity_hash, contents_hash; /* in the two indexes */
 	bool has_contents;		       /* it is in by_contents */
 	char *jitdump; /* path reported by the process of generated code; owned; NULL: none */

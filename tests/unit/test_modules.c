@@ -192,6 +192,41 @@ static void test_long_unused_files_are_closed(void)
 	opener_free(opener);
 }
 
+/* A file that was reported in two ways is one file, for as long as either is mapped. */
+static void test_long_unused_file_of_two_modules(void)
+{
+	const uint64_t now = now_ns(), minute = UINT64_C(60000000000);
+	struct source_info info = { .kind = "live" };
+	struct opener_options options = { .live = true };
+	struct module *first, *other;
+	struct modules *modules = NULL;
+	struct opener *opener;
+
+	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	first = map(modules, 0);
+	other = map_from(modules, 0, 1);
+	CHECK(first != other && resolves(modules, first) && resolves(modules, other), "objects");
+	CHECK(module_canonical(other) == first && first->object == other->object, "one file");
+	modules_note(other);
+	modules_park(modules, now + 11 * minute);
+	CHECK(module_fd(first) >= 0 && first->object, "its names may be asked for");
+	modules_note(first);
+	modules_park(modules, now + 22 * minute);
+	CHECK(module_fd(other) < 0 && !other->object && module_canonical(other) == other,
+	      "the other is not mapped any more");
+	modules_park(modules, now + 33 * minute);
+	CHECK(module_fd(first) < 0 && !first->object, "nor is the first");
+	CHECK(map_from(modules, 0, 1) == other && resolves(modules, other) &&
+		      map(modules, 0) == first && resolves(modules, first),
+	      "both are mapped again");
+	CHECK(module_canonical(first) == other && first->object == other->object, "one file again");
+	modules_park(modules, now + 44 * minute);
+	modules_park(modules, now + 55 * minute);
+	CHECK(module_fd(first) < 0 && module_fd(other) < 0, "and both end again");
+	modules_free(modules);
+	opener_free(opener);
+}
+
 /* A recorder that is late opens a file only when a sample needs it. */
 static void test_a_file_is_opened_later_in_a_hurry(void)
 {
@@ -477,6 +512,7 @@ int main(void)
 	make_files();
 	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
 	test_long_unused_files_are_closed();
+	test_long_unused_file_of_two_modules();
 	test_a_file_is_opened_later_in_a_hurry();
 	test_a_file_that_keeps_the_opener_waiting();
 	test_unused_files_are_closed(modules);
