@@ -629,7 +629,7 @@ static void forget(struct modules *modules, struct known **unused)
 	modules->forget_from = modules->n_known + limits.modules - most;
 }
 
-/* Without memory nothing is closed or forgotten, and it is tried again later. */
+/* Without memory only what was unused for long is closed, and the rest is tried again later. */
 void modules_park(struct modules *modules, uint64_t now)
 {
 	struct known **unused = calloc(modules->n, sizeof(*unused));

@@ -43,13 +43,12 @@ struct known { /* a module as the catalogue stores it */
 	const struct module *canonical;
 	bool stored; /* its table came from the store */
 	bool said_fault, no_elf;
-	uint64_t
-		used_ns; /* CLOCK_MONOTONIC, while recording: when a process last mapped it, or still had it mapped */
-	bool needed;	/* a living process has it mapped; only while parking */
-	bool counted;	/* the profile that is being made has it; likewise */
-	bool unlinked;	/* its file has no name any more; only while parking */
-	bool parked;	/* its file and object were closed: see modules_park */
-	bool for_names; /* being opened again for its names only */
+	uint64_t used_ns; /* CLOCK_MONOTONIC, while recording: when a process had it mapped last */
+	bool needed;	  /* a living process has it mapped; only while parking */
+	bool counted;	  /* the profile that is being made has it; likewise */
+	bool unlinked;	  /* its file has no name any more; only while parking */
+	bool parked;	  /* its file and object were closed: see modules_park */
+	bool for_names;	  /* being opened again for its names only */
 	/* names that refer to this module, also those of other threads; see module_use */
 	_Atomic uint32_t n_users;
 	uint32_t n_same;		       /* other modules whose canonical this module is */

@@ -154,17 +154,26 @@ static void test_unused_files_are_closed(struct modules *modules)
 	CHECK(module_canonical(other) == all[1] && resolves(modules, all[1]), "both are one file");
 }
 
+/* Return a catalogue of a recorder, and its opener. */
+static struct modules *new_modules(struct opener **opener)
+{
+	static const struct source_info info = { .kind = "live" };
+	static const struct opener_options options = { .live = true };
+	struct modules *modules = NULL;
+
+	CHECK(!opener_new(&options, opener) && !modules_new(*opener, &info, true, &modules), "new");
+	return modules;
+}
+
 /* A file that nobody has had mapped for ten minutes is closed, however few there are. */
 static void test_long_unused_files_are_closed(void)
 {
 	const uint64_t now = now_ns(), minute = UINT64_C(60000000000);
-	struct source_info info = { .kind = "live" };
-	struct opener_options options = { .live = true };
 	struct module *unused, *mapped, *counted, *ended;
-	struct modules *modules = NULL;
+	struct modules *modules;
 	struct opener *opener;
 
-	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	modules = new_modules(&opener);
 	unused = map(modules, 0);
 	mapped = map(modules, 1);
 	counted = map(modules, 2);
@@ -196,13 +205,11 @@ static void test_long_unused_files_are_closed(void)
 static void test_long_unused_file_of_two_modules(void)
 {
 	const uint64_t now = now_ns(), minute = UINT64_C(60000000000);
-	struct source_info info = { .kind = "live" };
-	struct opener_options options = { .live = true };
 	struct module *first, *other;
-	struct modules *modules = NULL;
+	struct modules *modules;
 	struct opener *opener;
 
-	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	modules = new_modules(&opener);
 	first = map(modules, 0);
 	other = map_from(modules, 0, 1);
 	CHECK(first != other && resolves(modules, first) && resolves(modules, other), "objects");
@@ -230,13 +237,11 @@ static void test_long_unused_file_of_two_modules(void)
 /* A recorder that is late opens a file only when a sample needs it. */
 static void test_a_file_is_opened_later_in_a_hurry(void)
 {
-	struct source_info info = { .kind = "live" };
-	struct opener_options options = { .live = true };
 	struct module *first, *second;
-	struct modules *modules = NULL;
+	struct modules *modules;
 	struct opener *opener;
 
-	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
+	modules = new_modules(&opener);
 	modules_hurry(modules, true);
 	first = map(modules, 0);
 	second = map(modules, 1);

@@ -21,9 +21,9 @@ int live_file_ids_new(struct live_file_ids **out);  /* -ENOMEM */
 void live_file_ids_free(struct live_file_ids *ids); /* NULL is fine */
 
 /*
- * Set the build-id of a mapping in process pid. If the mapping has one, as those that are there when recording
- * begins, only note it: that process can lead to the file later. Do nothing if the mapping is not of a file, or if the file cannot be opened without the risk of waiting. pins (NULL: none) may hold the
- * file. now_ns: CLOCK_MONOTONIC.
+ * Set the build-id of a mapping in process pid. If it has one, as those have that are there when recording begins, only
+ * note it: that process can lead to the file later. Do nothing if the mapping is not of a file, or if the file cannot be
+ * opened without the risk of waiting. pins (NULL: none) may hold the file. now_ns: CLOCK_MONOTONIC.
  */
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *mapping, uint64_t now_ns);
