@@ -31,8 +31,9 @@ int main(void)
 	return sum == 1;
 }
 C
-gcc -O1 -g -shared -fPIC -o "$dir/libhot.so" "$dir/lib.c" &&
-	gcc -O1 -g -o "$dir/prog" "$dir/main.c" "$dir/libhot.so" || exit 1
+# By its soname, a copy of the library that is preloaded stands for it: the program maps one of the two.
+gcc -O1 -g -shared -fPIC -Wl,-soname,libhot.so -o "$dir/libhot.so" "$dir/lib.c" &&
+	gcc -O1 -g -o "$dir/prog" "$dir/main.c" "$dir/libhot.so" -Wl,-rpath,"$dir" || exit 1
 cp "$offwind" "$dir/offwind"
 export OFFWIND_DB=$dir/store.db
 "$offwind" record -q --raw -o "$dir/x.owc" -- "$dir/prog" || fail "record"
