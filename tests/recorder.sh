@@ -15,8 +15,18 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# Print a TCP port of 127.0.0.1 that nobody listens on.
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# Print a TCP port of 127.0.0.1 that nobody listens on, and that no connection gets by itself meanwhile.
+free_port() { python3 -c '
+import random, socket
+while True:
+    port = random.randrange(10240, 32000)
+    with socket.socket() as s:
+        try:
+            s.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+    print(port)
+    break'; }
 
 # Make a certificate of localhost, $dir/NAME, and its key, $dir/NAME.key.
 certificate() { # NAME

@@ -44,7 +44,7 @@ accounts() { # check fired = filtered + lost
 exact() { # name, options…
 	local what=$1
 	shift
-	"$offwind" record --alloc=1 --stats "$dir/stats.json" -o "$dir/a.pb.gz" "$@" 2>"$dir/log" >/dev/null || fail "$what: $(cat "$dir/log")"
+	"$offwind" record --alloc=1 -m 64M --stats "$dir/stats.json" -o "$dir/a.pb.gz" "$@" 2>"$dir/log" >/dev/null || fail "$what: $(cat "$dir/log")"
 	"$offwind" report --check "$dir/a.pb.gz" >/dev/null || fail "$what: the profile is not sound"
 	accounts "$what"
 	diff <(functions "$dir/a.pb.gz") <(expected 5000) >"$dir/diff" || fail "$what: $(cat "$dir/diff")"
@@ -166,7 +166,7 @@ for without in '' uprobe_multi; do
 done
 
 echo "== sampled"
-"$offwind" record --alloc=4096 --stats "$dir/stats.json" -o "$dir/s.pb.gz" -- "$dir/alloc" 100000 2>"$dir/log" || fail "$(cat "$dir/log")"
+"$offwind" record --alloc=4096 -m 64M --stats "$dir/stats.json" -o "$dir/s.pb.gz" -- "$dir/alloc" 100000 2>"$dir/log" || fail "$(cat "$dir/log")"
 accounts sampled
 functions "$dir/s.pb.gz" >"$dir/got"
 # Of n bytes, n / 4096 are chosen; the limit is five standard deviations of that.

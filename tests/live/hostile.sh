@@ -4,4 +4,4 @@
 set -u
 work=$BUILD/live/hostile
 rm -rf "$work"; mkdir -p "$work"
-exec timeout 400 python3 tests/live/hostile.py "$BUILD/offwind" "$work"
+exec timeout 800 python3 tests/live/hostile.py "$BUILD/offwind" "$work"

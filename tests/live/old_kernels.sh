@@ -35,7 +35,7 @@ grep -q 'captured 1 = unwound 1 (root 1) ' "$dir/log" || fail "not one call: $(c
 "$offwind" record -o "$dir/e.pb.gz" --off-cpu=20ms -- sh -c 'sleep 0.05; sleep 0.05' 2>"$dir/log" || fail "$(cat "$dir/log")"
 n=$(go tool pprof -top -sample_index=off_cpu_samples -focus=clock_nanosleep "$dir/e.pb.gz" 2>/dev/null | sed -nE 's/^Showing nodes accounting for ([0-9]+),.*/\1/p')
 [ "${n:-0}" = 2 ] || fail "${n:-no} sleeps, not two"
-"$offwind" record -o "$dir/e.pb.gz" --alloc=1 -- "$dir/alloc" 2>"$dir/log" || fail "$(cat "$dir/log")"
+"$offwind" record -o "$dir/e.pb.gz" --alloc=1 -m 64M -- "$dir/alloc" 2>"$dir/log" || fail "$(cat "$dir/log")"
 "$offwind" report -n 30 --type inuse_space "$dir/e.pb.gz" | grep -q ' 2.86 MiB .* zeroed$' || fail "allocations: $("$offwind" report -n 30 --type inuse_space "$dir/e.pb.gz")"
 # Without cookies, each probe has a program of its own. Two forks of the shell, a fork and a thread of the other
 # program.

@@ -94,10 +94,11 @@ export GO111MODULE=off GOFLAGS= GOCACHE=$PWD/$BUILD/go-cache
 go build -ldflags='-s -w' -o "$dir/clock" "$dir/clock.go" && go build -o "$dir/cgo" "$dir/clock.go" "$dir/begin.go" || { echo "FAIL: go build"; exit 1; }
 
 # Add to the earlier counts: 0 when there are enough samples, 1 when there are not, 2 when there never will be.
-whole() { # program
+# Each round is longer: programs begin with stacks that are cut, and on a busy machine do little else at first.
+whole() { # program ROUND
 	rm -f "$dir/stats"
 	# The exit code is the program's, if it ends by itself: git exits with 1 for differences.
-	"$offwind" record -q -F 997 -d 800ms --stack-max 1M --stats "$dir/stats" -o "$dir/a.pb.gz" -- "${argv[@]}" >/dev/null 2>"$dir/log"
+	"$offwind" record -q -F 997 -d $((800 * $2))ms --stack-max 1M --stats "$dir/stats" -o "$dir/a.pb.gz" -- "${argv[@]}" >/dev/null 2>"$dir/log"
 	[ $? -le 1 ] && [ -s "$dir/stats" ] || { cat "$dir/log"; return 2; }
 	python3 - "$dir" "$1" <<-'P'
 	import collections, json, os, sys
@@ -128,7 +129,7 @@ for program in clang gcc rustc python3 node jit java gofmt clock cgo sqlite3 git
 	*) workload $program ;;
 	esac
 	for round in $(seq 12); do
-		whole $program
+		whole $program $round
 		rc=$?
 		[ $rc = 1 ] || break
 	done
