@@ -2,6 +2,7 @@
 # Tests --limit: each limit that refuses something says so, once and with its name and number; none is reached
 # by an ordinary program; and wrong values are refused.
 set -u
+. tests/wait.sh
 offwind=$BUILD/offwind
 dir=$(mktemp -d)
 failures=0
@@ -33,10 +34,7 @@ gcc -g -O0 -fno-omit-frame-pointer -o "$dir/deep" "$dir/deep.c" || exit 1
 "$dir/deep" >"$dir/said" &
 pid=$!
 trap 'kill $pid; rm -rf "$dir"' EXIT
-for _ in $(seq 100); do
-	[ -s "$dir/said" ] && break
-	sleep 0.1
-done
+until_or_dead $pid test -s "$dir/said" || exit 1
 unwind() { "$offwind" unwind -q --no-cache --pid $pid -f tsv -o "$dir/out" "$@" 2>"$dir/err"; }
 
 if ! unwind; then

@@ -14,8 +14,10 @@ trap 'rm -rf "$work"' EXIT
 export HOME=$work/home
 unset XDG_CACHE_HOME
 mkdir "$HOME"
-perf record -q --buildid-mmap -F 999 --call-graph dwarf,4096 -o "$work/perf.data" -- \
-	dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err"
+for _ in 1 2 3 4 5; do # perf 6.1 crashes at times
+	perf record -q --buildid-mmap -F 999 --call-graph dwarf,4096 -o "$work/perf.data" -- \
+		dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err" && break
+done
 id=$(perf buildid-list --kernel)
 copy=$HOME/.debug/.build-id/${id:0:2}/${id:2}/kallsyms # where perf record stores it
 mkdir -p "${copy%/*}"

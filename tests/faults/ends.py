@@ -3,8 +3,8 @@
 usage: ends.py OFFWIND PROGRAMS DIRECTORY
 
 There are files that take hours to read, that block whoever opens them, or in whose call frame information one
-look-up takes seconds.  PROGRAMS is where those of tests/faults/hostile/ are.  Each end may take LIMIT seconds: on an
-idle machine it takes less than one; before there were limits, it took from 30 seconds to hours.
+look-up takes seconds.  PROGRAMS is where those of tests/faults/hostile/ are.  Each end may take LIMIT seconds, and as
+long as it waited for a CPU: on an idle machine it takes less than one; before there were limits, it took from 30 seconds to hours.
 """
 import os, signal, struct, subprocess, sys, time
 
@@ -25,7 +25,7 @@ def check(ok, what):
 # ---- programs that spin ------------------------------------------------------------------------
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'hostile'))
 import elf, objects
-from recording import is_recording, peak
+from recording import is_recording, peak, roles
 
 
 def build(name, *sections):
@@ -75,6 +75,18 @@ def record(name, *options, signals=(), at_end=None, code=(0,), profile=True):
     return said
 
 
+def waited(child):
+    """Return for how many seconds the threads of the recording waited for a CPU."""
+    total = 0
+    for pid in roles(child):
+        try:
+            for tid in os.listdir('/proc/%d/task' % pid):
+                total += int(open('/proc/%d/task/%s/schedstat' % (pid, tid)).read().split()[1])
+        except (OSError, IndexError):  # it has ended
+            pass
+    return total / 1e9
+
+
 def attempt(name, seconds, options, signals, at_end, code):
     path = os.path.join(work, name + '.pb.gz')
     errors = open(os.path.join(work, name + '.log'), 'w+')
@@ -87,8 +99,9 @@ def attempt(name, seconds, options, signals, at_end, code):
     for number in signals:
         child.send_signal(number)
         time.sleep(0.5 if len(signals) > 1 else 0)
-    end, memory = time.monotonic() + LIMIT + (0 if signals else seconds), 0
-    while child.poll() is None and time.monotonic() < end:
+    end, memory, delay = time.monotonic() + LIMIT + (0 if signals else seconds), 0, 0
+    while child.poll() is None and time.monotonic() < end + delay:
+        delay = max(delay, waited(child))
         memory = max(memory, peak(child))
         if at_end and not is_recording(child) and memory > 0:
             child.send_signal(at_end)  # while it makes its profile; it may have ended by now

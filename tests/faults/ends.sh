@@ -15,4 +15,4 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 mkdir "$work/programs"
 tests/faults/hostile/make "$work/programs" || exit 1
-timeout 200 python3 -B tests/faults/ends.py "$BUILD/offwind" "$work/programs" "$work"
+timeout 800 python3 -B tests/faults/ends.py "$BUILD/offwind" "$work/programs" "$work"

@@ -153,7 +153,8 @@ def judge(result, cases, seconds, pid, profile, stats, said):
     loses = any(c.loses for c in cases)
     if result.lost > LOST and not loses:
         result.fault('lost %d of %d samples: %s' % (lost, unwound + lost, {k: n for k, n in total['lost'].items() if n}))
-    result.is_full = len(result.faults) == 1 and result.lost > LOST and set(k for k, n in total['lost'].items() if n) == {'ring_full'}
+    others = lost - total['lost'].get('ring_full', 0)
+    result.is_full = len(result.faults) == 1 and result.lost > LOST and not loses and 100 * others <= LOST * (unwound + lost)
     if result.ring > 2 * RING_MS and FULL and not loses:
         result.fault('a sample was in the ring for %d ms' % result.ring)
     everything = stacks(profile)

@@ -195,21 +195,26 @@ done
 # The processes that serve it hold what they need, and can get no more. The last one is started when there
 # is something to store.
 "$offwind" record -a -o "$dir/y.pb.gz" --db "$dir/other.db" 2>"$dir/err" & supervisor=$!
-for role in opener capture store; do
-	pid=
-	until [ -n "$pid" ] || ! kill -0 $supervisor 2>/dev/null; do
-		for child in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
-			has_name "$child" offwind-$role && grep -q '^NoNewPrivs:.1' "/proc/$child/status" && pid=$child
+holds_little() { # ROLE: its process has given up its rights, which takes a moment; sets little and status
+	local child set mask
+	for child in $(cat "/proc/$supervisor/task/$supervisor/children" 2>/dev/null); do
+		has_name "$child" "offwind-$1" || continue
+		little=$child status=$(cat "/proc/$child/status")
+		grep -q '^NoNewPrivs:.1' <<<"$status" || return
+		# CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_MODULE
+		for set in CapPrm CapEff CapBnd; do
+			mask=$(sed -n "s/^$set:\t//p" <<<"$status")
+			[ $((0x$mask & 0x13023)) = 0 ] && { [ "$1" != store ] || [ $((0x$mask)) = 0 ]; } || return
 		done
+		return 0
 	done
-	status=$(cat "/proc/$pid/status")
-	# CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_MODULE
-	for set in CapPrm CapEff CapBnd; do
-		mask=$(sed -n "s/^$set:\t//p" <<<"$status")
-		[ $((0x$mask & 0x13023)) = 0 ] || fail "$role: $set $mask"
-		[ $role != store ] || [ $((0x$mask)) = 0 ] || fail "$role: $set $mask"
-	done
+	return 1
+}
+status=
+for role in opener capture store; do
+	until_or_dead $supervisor holds_little $role || fail "$role: $(grep -E '^(Cap|NoNew)' <<<"$status")"
 done
+pid=$little
 until_or_dead $pid grep -q '^Seccomp:.2' "/proc/$pid/status" || fail "the store process is not confined"
 # Without it nothing more is stored, and the recording goes on.
 kill -KILL "$pid"

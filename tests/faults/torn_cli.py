@@ -97,7 +97,8 @@ def main():
     ends, codes, bad, end = 0, {}, 0, time.monotonic() + seconds
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         todo = ((i, *x) for i, x in enumerate(inputs()))
-        while time.monotonic() < end and bad < 5:
+        # On a slow machine the time may be over before there was a partial result.
+        while bad < 5 and (time.monotonic() < end or (ends < 2000 and not (codes.get(1) and codes.get(3)))):
             for good, code in pool.map(lambda job: check(*job), [next(todo) for _ in range(16)]):
                 codes[code] = codes.get(code, 0) + 1
                 bad += not good
