@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 
 	if (argc != 3 || fd < 0 || ftruncate(fd, 4096))
 		return 1;
-	alarm(300);
+	alarm(900);
 	context = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (context == MAP_FAILED || madvise(context, 4096, MADV_DONTFORK))
 		return 1;

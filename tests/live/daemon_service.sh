@@ -39,6 +39,7 @@ NOTIFY_SOCKET='' "$offwind" daemon --config "$dir/conf" --listen "unix:$dir/seco
 echo "== watchdog"
 until_or_dead $daemon told WATCHDOG=1 2 || fail "WATCHDOG: $(cat "$dir/told")"
 kill -STOP "$(worker)"
+sleep 2 # what was sent before is printed by now
 n=$(grep -c WATCHDOG=1 "$dir/told")
 sleep 5 # two and more messages would come; a slow machine only makes them fewer
 [ "$(grep -c WATCHDOG=1 "$dir/told")" -le $((n + 1)) ] || fail "the worker stands still, and the daemon says that it lives"
@@ -98,7 +99,7 @@ until_or_dead $daemon told ^READY=1 3 || fail "READY after two more: $(cat "$dir
 have=$(windows)
 kill -TERM $daemon
 wait $daemon || fail "the exit code is $?: $(cat "$dir/log")"
-told STOPPING=1 1 || fail "STOPPING: $(cat "$dir/told")"
+until_or_dead $manager told STOPPING=1 1 || fail "STOPPING: $(cat "$dir/told")"
 [ "$(windows)" -gt "$have" ] || fail "the last window is lost"
 
 echo "== sockets of the service manager"

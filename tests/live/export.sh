@@ -222,7 +222,7 @@ others() {
 		[export parca]
 		url = http://127.0.0.1:${port[parca]}
 		debuginfo = yes
-		timeout = 2
+		timeout = 10
 		[export pyroscope]
 		url = http://127.0.0.1:${port[old]}
 		timeout = 2
