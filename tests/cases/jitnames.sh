@@ -41,13 +41,13 @@ start() {
 	map=/tmp/perf-$pid.map
 	rm -f "$map"
 }
-name() { timeout 20 "$offwind" unwind -q --format tsv --pid "$pid" 2> "$work/err" | awk -F'\t' 'NR == 2 { print $3, $5 }'; }
+name() { timeout 100 "$offwind" unwind -q --format tsv --pid "$pid" 2> "$work/err" | awk -F'\t' 'NR == 2 { print $3, $5 }'; }
 is() { local got; got=$(name); [ "$got" = "[jit] $1" ] || fail "$2: $got $(cat "$work/err")"; }
 
 start
 is - "without a map"
 # Unnamed code is distinguished by place: two hot functions are two rows of a report.
-timeout 20 "$offwind" unwind -q --format folded --pid "$pid" > "$work/folded" 2> "$work/err"
+timeout 100 "$offwind" unwind -q --format folded --pid "$pid" > "$work/folded" 2> "$work/err"
 grep -qF ";[jit]+$at" "$work/folded" || fail "unnamed code at $at: $(cat "$work/folded" "$work/err")"
 printf 'nonsense\n%x 1000 older\n%x 8 made by hand\nffffffffffffffff 10 beyond\n%x 10 cut short' $((at - 64)) $((at)) $((at)) > "$map"
 is "made by hand" "a perf map"

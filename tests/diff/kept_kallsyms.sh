@@ -14,17 +14,19 @@ trap 'rm -rf "$work"' EXIT
 export HOME=$work/home
 unset XDG_CACHE_HOME
 mkdir "$HOME"
-for _ in 1 2 3 4 5; do # perf 6.1 crashes at times
+names() {
+	"$BUILD/offwind" unwind "$work/perf.data" --format tsv --no-inline > "$work/$1" 2> "$work/err"
+}
+for _ in 1 2 3 4 5; do # perf 6.1 crashes at times, and BPF programs of others have names only while they exist
+	rm -rf "$HOME/.cache"
 	perf record -q --buildid-mmap -F 999 --call-graph dwarf,4096 -o "$work/perf.data" -- \
-		dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err" && break
+		dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err" || continue
+	names live
+	grep -qE $'\tbpf_(prog|trampoline|dispatcher)_' "$work/live" || break
 done
 id=$(perf buildid-list --kernel)
 copy=$HOME/.debug/.build-id/${id:0:2}/${id:2}/kallsyms # where perf record stores it
 mkdir -p "${copy%/*}"
-names() {
-	"$BUILD/offwind" unwind "$work/perf.data" --format tsv --no-inline > "$work/$1" 2> "$work/err"
-}
-names live
 [ "$(grep -c $'\t\\[kernel\\]\t' "$work/live")" -gt 100 ]
 
 cat /proc/kallsyms > "$work/copy"

@@ -10,8 +10,7 @@ BUILD=$(realpath "$BUILD")
 work=$(mktemp -d /tmp/offwind-rights.XXXXXX)
 links=$(cat /proc/sys/fs/protected_hardlinks)
 started=()
-trap 'kill "${started[@]}" 2> /dev/null; echo $links > /proc/sys/fs/protected_hardlinks; find /tmp -maxdepth 1 -name "perf-*.map" -newer "$work/since" -delete; rm -rf "$work"' EXIT
-touch "$work/since"
+trap 'kill "${started[@]}" 2> /dev/null; echo $links > /proc/sys/fs/protected_hardlinks; for p in "${started[@]}"; do rm -f "/tmp/perf-$p.map"; done; rm -rf "$work"' EXIT
 chmod 755 "$work"; mkdir -m 777 "$work/theirs"; cd "$work" || exit 1
 fail() { echo "$1"; exit 1; }
 

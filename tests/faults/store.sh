@@ -24,11 +24,11 @@ sleep 2.5 # until files are identified by
 echo "== each allocation, each call to the system fails once in turn"
 timeout 300 "$faults" memory "$dir/m.db" "$dir/true" >"$dir/memory.out" 2>&1 & # beside the rest
 memory=$!
-timeout 60 "$faults" io "$dir/i.db" "$dir/true" 2>"$dir/err" || fail "io: exit $?: $(tail -n 3 "$dir/err")"
-timeout 60 "$BUILD/asan/tests/faults/store_faults" io "$dir/i.db" "$dir/true" 2>"$dir/err" || fail "io, asan: exit $?: $(tail -n 3 "$dir/err")"
+timeout 300 "$faults" io "$dir/i.db" "$dir/true" 2>"$dir/err" || fail "io: exit $?: $(tail -n 3 "$dir/err")"
+timeout 300 "$BUILD/asan/tests/faults/store_faults" io "$dir/i.db" "$dir/true" 2>"$dir/err" || fail "io, asan: exit $?: $(tail -n 3 "$dir/err")"
 
 echo "== whoever compiles a file ends over it"
-timeout 60 "$faults" die "$dir/d.db" "$dir/ls" >"$dir/out" 2>"$dir/err" || fail "die: exit $?: $(tail -n 3 "$dir/out" "$dir/err")"
+timeout 300 "$faults" die "$dir/d.db" "$dir/ls" >"$dir/out" 2>"$dir/err" || fail "die: exit $?: $(tail -n 3 "$dir/out" "$dir/err")"
 cat "$dir/out"
 
 echo "== flipped bits"
@@ -36,7 +36,7 @@ for f in "${files[@]}"; do
 	"$offwind" cache --db "$dir/f.db" prefetch -q "$f" || fail "prefetch"
 done
 timeout 300 "$faults" flip "$dir/f.db" "${FLIPS:-10000}" "${files[@]:0:3}" 2>"$dir/err" || fail "flip: exit $?: $(tail -n 3 "$dir/err")"
-timeout 120 "$BUILD/asan/tests/faults/store_faults" flip "$dir/f.db" 100 "${files[@]:0:3}" 2>"$dir/err" || fail "flip, asan: exit $?: $(tail -n 5 "$dir/err")"
+timeout 300 "$BUILD/asan/tests/faults/store_faults" flip "$dir/f.db" 100 "${files[@]:0:3}" 2>"$dir/err" || fail "flip, asan: exit $?: $(tail -n 5 "$dir/err")"
 
 echo "== kill -9 among concurrent writers"
 timeout 300 "$faults" kill "$dir/k.db" "${KILLS:-1000}" "${files[@]}" >"$dir/out" 2>"$dir/err" || fail "kill: exit $?: $(tail -n 5 "$dir/out" "$dir/err")"
