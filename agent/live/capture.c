@@ -27,7 +27,7 @@
  */
 #define FEED_SAMPLES 8
 /* Between two looks for requests, while events come without a pause. */
-#define LOOK_EVERY 64
+#define LOOK_EVERY 256
 /* While there is no room for an event, the kernel's rings are read so often. */
 #define FULL_MS 20
 /* A change that takes longer is given up by the supervisor. */

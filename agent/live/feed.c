@@ -5,6 +5,7 @@
 #include "agent/live/captured.h"
 
 #include <errno.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,10 +28,14 @@ struct record {
 	struct event event; /* as much as its type uses; its pointers point behind that */
 };
 
+/* What a side writes for each event has a cache line to itself: one that both write goes from CPU to CPU each time. */
+#define LINE 64
+
 struct shared {
 	/* How many bytes were ever given and taken. Each side keeps its own number to itself, too. */
-	_Atomic uint64_t given, taken;
-	_Atomic uint32_t giver_sleeps, taker_sleeps, ended; /* 0: no */
+	alignas(LINE) _Atomic uint64_t given;
+	alignas(LINE) _Atomic uint64_t taken;
+	alignas(LINE) _Atomic uint32_t giver_sleeps, taker_sleeps, ended; /* 0: no */
 	int err; /* of feed_end, with its text; written before ended */
 	char error[512];
 };
@@ -40,6 +45,8 @@ struct feed {
 	uint8_t *ring;
 	size_t size;   /* of the ring */
 	uint64_t at;   /* this side's position */
+	uint64_t seen; /* the other side's, when it was looked at last: it may have gone on since */
+	bool asleep;   /* this side may have said that it sleeps */
 	uint64_t held; /* bytes of the record that the last feed_take returned */
 	uint64_t rung; /* the giver's position when it woke the taker last */
 	/* The memory that is lent, where the giver and where the taker has it. */
@@ -102,7 +109,8 @@ void feed_taker(struct feed *feed)
 {
 	close_end(&feed->bell[0]);
 	feed->own = feed->bell[1];
-	feed->at = feed->held = 0;
+	feed->at = feed->seen = feed->held = 0;
+	feed->asleep = false;
 }
 
 /* ---- waking the other side --------------------------------------------------------------- */
@@ -122,6 +130,12 @@ void feed_heard(const struct feed *feed)
 	(void)recvmsg(feed->own, &message, MSG_DONTWAIT);
 }
 
+/* Return whether the other side said that it sleeps, as far as it is seen here: see settle(). */
+static bool is_asleep(const _Atomic uint32_t *sleeps)
+{
+	return atomic_load_explicit(sleeps, memory_order_relaxed) != 0;
+}
+
 /* Wake the other side if it waits. A full socket means that it has been rung already. */
 static void ring(const struct feed *feed, _Atomic uint32_t *sleeps)
 {
@@ -129,8 +143,42 @@ static void ring(const struct feed *feed, _Atomic uint32_t *sleeps)
 	struct iovec bytes = { &byte, 1 };
 	const struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
 
-	if (atomic_exchange(sleeps, 0))
+	if (is_asleep(sleeps) && atomic_exchange(sleeps, 0))
 		(void)sendmsg(feed->own, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/*
+ * Let the other side see this side's position. What this side did before comes before it for the other side; what this
+ * side reads afterwards may have been read earlier: see settle().
+ */
+static void show(_Atomic uint64_t *position, uint64_t at)
+{
+	atomic_store_explicit(position, at, memory_order_release);
+}
+
+/*
+ * After this, either this side sees that the other one sleeps, or the other one, which calls this too, sees what was
+ * shown here, and does not sleep.
+ */
+static void settle(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Say that this side is going to sleep. It must look once more before it does. */
+static void say_sleeps(struct feed *feed, _Atomic uint32_t *sleeps)
+{
+	atomic_store(sleeps, 1);
+	settle();
+	feed->asleep = true;
+}
+
+/* This side goes on. */
+static void say_awake(struct feed *feed, _Atomic uint32_t *sleeps)
+{
+	if (feed->asleep)
+		atomic_store(sleeps, 0);
+	feed->asleep = false;
 }
 
 /* ---- giving ------------------------------------------------------------------------------ */
@@ -250,11 +298,20 @@ static size_t head_size(const struct event *event)
 	return ALIGN(offsetof(struct record, event) + event_size(event));
 }
 
+/* Return whether all that the event points to is lent: nearly all events are such samples. */
+static bool is_bare(const struct feed *feed, const struct event *event)
+{
+	return event->type == EVENT_SAMPLE && event->sample.record &&
+	       is_lent(feed, event->sample.record, 1);
+}
+
 static size_t size_of(const struct feed *feed, const struct event *event)
 {
 	struct packing counting = { .feed = feed, .at = head_size(event) };
 	struct event copy;
 
+	if (is_bare(feed, event))
+		return counting.at;
 	memcpy(&copy, event, event_size(event));
 	pack_event(&counting, &copy);
 	return counting.at;
@@ -267,24 +324,48 @@ static size_t size_of(const struct feed *feed, const struct event *event)
 static int find_room(struct feed *feed, size_t size, size_t *skipped)
 {
 	size_t at = (size_t)(feed->at % feed->size), left = feed->size - at;
-	uint64_t used;
+	uint64_t used, taken;
 
 	*skipped = left < size ? left : 0;
 	if (size > feed->size / 2)
 		return -E2BIG;
+	/*
+	 * Room that was there when the taker was looked at last is still there. Further on in the ring, it must be known
+	 * whether all was taken.
+	 */
+	if (at < AGAIN_BYTES && feed->size - (feed->at - feed->seen) >= *skipped + size)
+		return 0;
 	for (int again = 0; again < 2; again++) {
-		used = feed->at - atomic_load(&feed->shared->taken);
+		taken = atomic_load(&feed->shared->taken);
+		used = feed->at - taken;
 		if (used > feed->size)
 			return -EPIPE;
+		feed->seen = taken;
 		/* There both processes have memory, and it is in the caches. */
 		if (!used && at >= AGAIN_BYTES && at >= size)
 			*skipped = left;
 		if (feed->size - used >= *skipped + size)
 			return 0;
 		/* The taker may have taken something before it saw that somebody waits. */
-		atomic_store(&feed->shared->giver_sleeps, 1);
+		say_sleeps(feed, &feed->shared->giver_sleeps);
 	}
 	return -EAGAIN;
+}
+
+/* Write an event, and what it points to, into a record. */
+static void write_event(const struct feed *feed, const struct event *event, struct record *record)
+{
+	struct packing packing = { feed, (uint8_t *)record, head_size(event) };
+	struct event copy;
+
+	if (is_bare(feed, event)) {
+		memcpy(&record->event, event, event_size(event));
+		return;
+	}
+	/* The taker can change what is in the ring at any time: nothing is read back from there. */
+	memcpy(&copy, event, event_size(event));
+	pack_event(&packing, &copy);
+	memcpy(&record->event, &copy, event_size(&copy));
 }
 
 int feed_put(struct feed *feed, const struct event *event)
@@ -292,12 +373,10 @@ int feed_put(struct feed *feed, const struct event *event)
 	size_t size = size_of(feed, event), skipped;
 	int err = find_room(feed, size, &skipped);
 	struct record *record = (void *)(feed->ring + feed->at % feed->size);
-	struct packing packing;
-	struct event copy;
 
 	if (err)
 		return err;
-	atomic_store(&feed->shared->giver_sleeps, 0);
+	say_awake(feed, &feed->shared->giver_sleeps);
 	/* The rest of the ring may be smaller than a record's head. */
 	if (skipped) {
 		if (skipped >= offsetof(struct record, event)) {
@@ -308,15 +387,11 @@ int feed_put(struct feed *feed, const struct event *event)
 		feed->rung += skipped; /* these bytes are nothing to take */
 		record = (void *)feed->ring;
 	}
-	packing = (struct packing){ feed, (uint8_t *)record, head_size(event) };
-	memcpy(&copy, event, event_size(event));
 	record->size = size;
 	record->skip = false;
-	/* The taker can change what is in the ring at any time: nothing is read back from there. */
-	pack_event(&packing, &copy);
-	memcpy(&record->event, &copy, event_size(&copy));
+	write_event(feed, event, record);
 	feed->at += size;
-	atomic_store(&feed->shared->given, feed->at);
+	show(&feed->shared->given, feed->at);
 	if (feed->at - feed->rung >= WAKE_BYTES)
 		feed_flush(feed);
 	return 0;
@@ -327,6 +402,7 @@ void feed_flush(struct feed *feed)
 	if (feed->at == feed->rung)
 		return;
 	feed->rung = feed->at;
+	settle();
 	ring(feed, &feed->shared->taker_sleeps);
 }
 
@@ -344,7 +420,7 @@ uint64_t feed_taken(const struct feed *feed)
 
 void feed_empty(struct feed *feed)
 {
-	feed->at = feed->rung = 0;
+	feed->at = feed->seen = feed->rung = 0;
 	atomic_store(&feed->shared->given, 0);
 	atomic_store(&feed->shared->taken, 0);
 	atomic_store(&feed->shared->ended, 0);
@@ -355,6 +431,7 @@ void feed_end(struct feed *feed, int err, const char *error)
 	feed->shared->err = err;
 	(void)snprintf(feed->shared->error, sizeof(feed->shared->error), "%s", error);
 	atomic_store(&feed->shared->ended, 1);
+	settle();
 	ring(feed, &feed->shared->taker_sleeps);
 }
 
@@ -394,11 +471,12 @@ static void find_lent(const struct feed *feed, struct event_sample *s)
 /* Return the next record; NULL: there is none. */
 static const struct record *next_record(struct feed *feed)
 {
-	uint64_t given = atomic_load(&feed->shared->given);
 	size_t at = (size_t)(feed->at % feed->size), left = feed->size - at;
 	const struct record *record = (void *)(feed->ring + at);
 
-	if (given == feed->at)
+	if (feed->seen == feed->at)
+		feed->seen = atomic_load(&feed->shared->given);
+	if (feed->seen == feed->at)
 		return NULL;
 	if (left < offsetof(struct record, event) || record->skip) {
 		feed->at += left;
@@ -410,14 +488,20 @@ static const struct record *next_record(struct feed *feed)
 /* Give the ring back the record that was taken last. */
 static void let_go(struct feed *feed)
 {
+	struct shared *shared = feed->shared;
+
 	if (!feed->held)
 		return;
 	feed->at += feed->held;
 	feed->held = 0;
-	atomic_store(&feed->shared->taken, feed->at);
-	/* One that waits for room is woken when there is some, not for each record. */
-	if (atomic_load(&feed->shared->given) - feed->at <= feed->size / 4 * 3)
-		ring(feed, &feed->shared->giver_sleeps);
+	show(&shared->taken, feed->at);
+	/*
+	 * One that waits for room is woken when there is some, not for each record. Without settle() it may not be seen
+	 * yet that the giver sleeps: the next call sees it, or feed_take when all was taken.
+	 */
+	if (is_asleep(&shared->giver_sleeps) &&
+	    atomic_load(&shared->given) - feed->at <= feed->size / 4 * 3)
+		ring(feed, &shared->giver_sleeps);
 }
 
 int feed_take(struct feed *feed, struct event *event, char *error)
@@ -429,10 +513,10 @@ int feed_take(struct feed *feed, struct event *event, char *error)
 	let_go(feed);
 	for (int again = 0; again < 2; again++) {
 		/* What was given before the end comes before it. */
-		ended = atomic_load(&shared->ended) != 0;
+		ended = feed->seen == feed->at && atomic_load(&shared->ended) != 0;
 		record = next_record(feed);
 		if (record) {
-			atomic_store(&shared->taker_sleeps, 0);
+			say_awake(feed, &shared->taker_sleeps);
 			feed->held = record->size;
 			memcpy(event, &record->event, event_size(&record->event));
 			if (event->type == EVENT_SAMPLE || event->type == EVENT_WAKER)
@@ -444,7 +528,8 @@ int feed_take(struct feed *feed, struct event *event, char *error)
 			return shared->err;
 		}
 		/* An event may have come before the giver saw that somebody waits. */
-		atomic_store(&shared->taker_sleeps, 1);
+		say_sleeps(feed, &shared->taker_sleeps);
+		ring(feed, &shared->giver_sleeps); /* all was taken: there is room */
 	}
 	return -EAGAIN;
 }

@@ -8,7 +8,7 @@
  * where the taker has that memory.
  *
  * The giver does not trust the taker: whatever the taker writes into the shared memory, the giver reads
- * nothing there but the taker's position, and writes only inside the ring.
+ * nothing there but the taker's position and whether it sleeps, and writes only inside the ring.
  *
  * One thread gives and one takes.
  */

@@ -295,9 +295,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			give(data[1], data[2]);
 			data += 3;
 			break;
-		default: /* the first words are the positions, which matter most */
+		default: /* the positions, which matter most, begin the first cache lines */
 			memcpy(&word, data + 2, left < 8 ? left : 8);
-			shared[data[0] & 4 ? data[1] % 8u : data[1] * 32u] = word;
+			shared[data[0] & 4 ? data[1] % 8u * 8u : data[1] * 32u] = word;
 			data += 2 + (left < 8 ? left : 8);
 			break;
 		}

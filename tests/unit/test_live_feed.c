@@ -396,11 +396,16 @@ static void test_a_hostile_taker(void)
 		/* The taker's view of the ring is in the first bytes that struct feed points to. */
 		memcpy(&shared, feed, sizeof(shared));
 		state = i + 7;
-		for (size_t k = 0; k < 8; k++)
+		for (size_t k = 0; k < 24; k++)
 			shared[k] = number();
-		shared[1] = i % 2 ? number() : -number() % 64;
-		for (int k = 0; k < 50; k++)
+		/* From here on the giver looks at the taker's position, which is in the second cache line. */
+		shared[8] = 0;
+		while (feed_given(feed) < FEED_SIZE && !feed_put(feed, &event))
+			;
+		for (int k = 0; k < 50; k++) {
+			shared[8] = i % 2 ? number() : feed_given(feed) + number() % 128 - 64;
 			refused += feed_put(feed, &event) == -EPIPE;
+		}
 		feed_free(feed);
 	}
 	CHECK(refused > 0, "an impossible position is noticed");
