@@ -32,7 +32,7 @@ struct pin {
 struct live_pins {
 	int notices;
 	struct opener_mappings *mappings;
-	struct pin pins[PINS_MAX]; /* circular, in the order of the notices */
+	struct pin pins[PINS_MAX]; /* circular, in the order of until_ns */
 	size_t first, n;
 	uint64_t listened_ns; /* when the notices of all files were last turned on */
 };
@@ -119,19 +119,28 @@ int live_pins_new(struct live_pins **out)
 
 /*
  * Turn the notices of all files on again. Files without notices until now are held for HOLD_NS from
- * now.
+ * now; they become the last, because files are dropped in the order of their times.
  */
 static void listen(struct live_pins *pins, uint64_t now_ns)
 {
+	struct pin again[PINS_MAX];
+	size_t n_again = 0, n_others = 0;
+
 	pins->listened_ns = now_ns;
 	/* Remove the ignore marks of single files. */
 	(void)fanotify_mark(pins->notices, FAN_MARK_FLUSH, 0, AT_FDCWD, NULL);
 	for (size_t i = 0; i < pins->n; i++) {
-		struct pin *pin = &pins->pins[(pins->first + i) % PINS_MAX];
+		const struct pin *pin = &pins->pins[(pins->first + i) % PINS_MAX];
 
 		if (pin->ignored)
-			pin->until_ns = now_ns + HOLD_NS;
-		pin->ignored = false;
+			again[n_again++] = *pin;
+		else
+			pins->pins[(pins->first + n_others++) % PINS_MAX] = *pin;
+	}
+	for (size_t i = 0; i < n_again; i++) {
+		again[i].until_ns = now_ns + HOLD_NS;
+		again[i].ignored = false;
+		pins->pins[(pins->first + n_others + i) % PINS_MAX] = again[i];
 	}
 }
 
