@@ -130,23 +130,6 @@ void feed_heard(const struct feed *feed)
 	(void)recvmsg(feed->own, &message, MSG_DONTWAIT);
 }
 
-/* Return whether the other side said that it sleeps, as far as it is seen here: see settle(). */
-static bool is_asleep(const _Atomic uint32_t *sleeps)
-{
-	return atomic_load_explicit(sleeps, memory_order_relaxed) != 0;
-}
-
-/* Wake the other side if it waits. A full socket means that it has been rung already. */
-static void ring(const struct feed *feed, _Atomic uint32_t *sleeps)
-{
-	char byte = 0;
-	struct iovec bytes = { &byte, 1 };
-	const struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
-
-	if (is_asleep(sleeps) && atomic_exchange(sleeps, 0))
-		(void)sendmsg(feed->own, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /*
  * Let the other side see this side's position. What this side did before comes before it for the other side; what this
  * side reads afterwards may have been read earlier: see settle().
@@ -163,6 +146,18 @@ static void show(_Atomic uint64_t *position, uint64_t at)
 static void settle(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Wake the other side if it waits. A full socket means that it has been rung already. */
+static void ring(const struct feed *feed, _Atomic uint32_t *sleeps)
+{
+	char byte = 0;
+	struct iovec bytes = { &byte, 1 };
+	const struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
+
+	settle();
+	if (atomic_exchange(sleeps, 0))
+		(void)sendmsg(feed->own, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* Say that this side is going to sleep. It must look once more before it does. */
@@ -298,20 +293,11 @@ static size_t head_size(const struct event *event)
 	return ALIGN(offsetof(struct record, event) + event_size(event));
 }
 
-/* Return whether all that the event points to is lent: nearly all events are such samples. */
-static bool is_bare(const struct feed *feed, const struct event *event)
-{
-	return event->type == EVENT_SAMPLE && event->sample.record &&
-	       is_lent(feed, event->sample.record, 1);
-}
-
 static size_t size_of(const struct feed *feed, const struct event *event)
 {
 	struct packing counting = { .feed = feed, .at = head_size(event) };
 	struct event copy;
 
-	if (is_bare(feed, event))
-		return counting.at;
 	memcpy(&copy, event, event_size(event));
 	pack_event(&counting, &copy);
 	return counting.at;
@@ -352,27 +338,13 @@ static int find_room(struct feed *feed, size_t size, size_t *skipped)
 	return -EAGAIN;
 }
 
-/* Write an event, and what it points to, into a record. */
-static void write_event(const struct feed *feed, const struct event *event, struct record *record)
-{
-	struct packing packing = { feed, (uint8_t *)record, head_size(event) };
-	struct event copy;
-
-	if (is_bare(feed, event)) {
-		memcpy(&record->event, event, event_size(event));
-		return;
-	}
-	/* The taker can change what is in the ring at any time: nothing is read back from there. */
-	memcpy(&copy, event, event_size(event));
-	pack_event(&packing, &copy);
-	memcpy(&record->event, &copy, event_size(&copy));
-}
-
 int feed_put(struct feed *feed, const struct event *event)
 {
 	size_t size = size_of(feed, event), skipped;
 	int err = find_room(feed, size, &skipped);
 	struct record *record = (void *)(feed->ring + feed->at % feed->size);
+	struct packing packing;
+	struct event copy;
 
 	if (err)
 		return err;
@@ -387,9 +359,13 @@ int feed_put(struct feed *feed, const struct event *event)
 		feed->rung += skipped; /* these bytes are nothing to take */
 		record = (void *)feed->ring;
 	}
+	packing = (struct packing){ feed, (uint8_t *)record, head_size(event) };
+	memcpy(&copy, event, event_size(event));
 	record->size = size;
 	record->skip = false;
-	write_event(feed, event, record);
+	/* The taker can change what is in the ring at any time: nothing is read back from there. */
+	pack_event(&packing, &copy);
+	memcpy(&record->event, &copy, event_size(&copy));
 	feed->at += size;
 	show(&feed->shared->given, feed->at);
 	if (feed->at - feed->rung >= WAKE_BYTES)
@@ -402,7 +378,6 @@ void feed_flush(struct feed *feed)
 	if (feed->at == feed->rung)
 		return;
 	feed->rung = feed->at;
-	settle();
 	ring(feed, &feed->shared->taker_sleeps);
 }
 
@@ -431,7 +406,6 @@ void feed_end(struct feed *feed, int err, const char *error)
 	feed->shared->err = err;
 	(void)snprintf(feed->shared->error, sizeof(feed->shared->error), "%s", error);
 	atomic_store(&feed->shared->ended, 1);
-	settle();
 	ring(feed, &feed->shared->taker_sleeps);
 }
 
@@ -499,7 +473,7 @@ static void let_go(struct feed *feed)
 	 * One that waits for room is woken when there is some, not for each record. Without settle() it may not be seen
 	 * yet that the giver sleeps: the next call sees it, or feed_take when all was taken.
 	 */
-	if (is_asleep(&shared->giver_sleeps) &&
+	if (atomic_load_explicit(&shared->giver_sleeps, memory_order_relaxed) &&
 	    atomic_load(&shared->given) - feed->at <= feed->size / 4 * 3)
 		ring(feed, &shared->giver_sleeps);
 }
