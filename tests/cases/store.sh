@@ -3,6 +3,7 @@
 # file costs a warning but no profile; offwind cache and the standard sqlite3 shell can read it.
 set -u
 . tests/wait.sh
+. tests/perf.sh
 offwind=$BUILD/offwind
 dir=$(mktemp -d)
 trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
@@ -17,14 +18,10 @@ fail() {
 data=$dir/perf.data
 # Without --buildid-mmap, perf 6.1 may crash while offwind records, see docs/kernels.md. The kernel is left out: only
 # the running kernel can name BPF programs of others, and only while they exist.
-for _ in 1 2 3 4 5; do # perf 6.1 crashes at times
-	perf record -q --buildid-mmap -o "$data" -F 2000 --call-graph dwarf,8192 -e cpu-clock:u -- \
-		"$(python3 -c 'import sys; print(sys.executable)')" -c 'import json
-for i in range(30): json.loads(json.dumps({str(k): [k] for k in range(3000)}, indent=1))' >"$dir/log" 2>&1
-	rc=$?
-	[ $rc -ge 128 ] || break
-done
-[ $rc = 0 ] || { cat "$dir/log"; fail "perf record"; exit 1; }
+perf_record --buildid-mmap -o "$data" -F 2000 --call-graph dwarf,8192 -e cpu-clock:u -- \
+	"$(python3 -c 'import sys; print(sys.executable)')" -c 'import json
+for i in range(30): json.loads(json.dumps({str(k): [k] for k in range(3000)}, indent=1))' >"$dir/log" 2>&1 ||
+	{ cat "$dir/log"; fail "perf record"; exit 1; }
 mkdir "$dir/torn" && head -c 200 "$(command -v ls)" >"$dir/torn/ls" # will be old enough to be identified by its inode
 db=$dir/store/offwind.db
 unwind() { "$offwind" unwind --format tsv --no-inline -o "$1" "${@:2}" "$data" 2>"$dir/err"; }

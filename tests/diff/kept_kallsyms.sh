@@ -3,6 +3,7 @@
 # offwind stores if there is none. Kernel frames get the same names from the copy as from the kernel
 # itself, unless the kernel's _text has another address.
 set -eu
+. tests/perf.sh
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 export LC_ALL=C
 if ! grep -qv '^0* ' /proc/kallsyms; then
@@ -17,10 +18,10 @@ mkdir "$HOME"
 names() {
 	"$BUILD/offwind" unwind "$work/perf.data" --format tsv --no-inline > "$work/$1" 2> "$work/err"
 }
-for _ in 1 2 3 4 5; do # perf 6.1 crashes at times, and BPF programs of others have names only while they exist
+for _ in 1 2 3 4 5; do # BPF programs of others have names only while they exist
 	rm -rf "$HOME/.cache"
-	perf record -q --buildid-mmap -F 999 --call-graph dwarf,4096 -o "$work/perf.data" -- \
-		dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err" || continue
+	perf_record --buildid-mmap -F 999 --call-graph dwarf,4096 -o "$work/perf.data" -- \
+		dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err"
 	names live
 	grep -qE $'\tbpf_(prog|trampoline|dispatcher)_' "$work/live" || break
 done

@@ -3,6 +3,7 @@
 # frame pointers: offwind takes these chains over, with as many frames as perf script shows and the
 # same functions of the program.
 set -eu
+. tests/perf.sh
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 export LC_ALL=C
 work=$BUILD/diff-chain
@@ -31,9 +32,7 @@ theirs() { perf script -i "$1" -F ip,sym 2> /dev/null | awk '!NF { n += last; la
 
 failed=0
 for options in -g ""; do
-	for try in 1 2 3; do # perf 6.1 may crash if another program listens
-		perf record -q --buildid-mmap $options -F 499 -o "$work/chain.data" -- "$work/chain" 2> "$work/err" && break
-	done
+	perf_record --buildid-mmap $options -F 499 -o "$work/chain.data" -- "$work/chain" 2> "$work/err"
 	ours "$work/chain.data" > "$work/ours"
 	theirs "$work/chain.data" > "$work/theirs"
 	[ "$options" ] || # perf shows one line per sample

@@ -6,6 +6,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
 . tests/workload.sh
+. tests/perf.sh
 command -v perf >/dev/null || { echo "perf is not installed"; exit 77; }
 verbose=()
 [ "${1:-}" != -v ] || { verbose=(-v); shift; }
@@ -22,12 +23,9 @@ for program in "${@:-clang python3 node jit sqlite3 git openssl}"; do
 		for run in 1 2 3 4 5 6 7 8; do
 			[ $samples -lt 300 ] || break
 			# Build-ids with the mappings: see the last paragraph of README.md.
-			for _ in 1 2 3 4 5; do # perf 6.1 crashes at times
-				perf record -q --buildid-mmap -F "${HZ:-199}" --call-graph dwarf,65528 \
-					-o "$dir/perf.data" -- "${argv[@]}" >/dev/null 2>"$dir/log"
-				rc=$?
-				[ $rc -ge 128 ] || break
-			done
+			perf_record --buildid-mmap -F "${HZ:-199}" --call-graph dwarf,65528 \
+				-o "$dir/perf.data" -- "${argv[@]}" >/dev/null 2>"$dir/log"
+			rc=$?
 			# git diff exits with 1 if files differ; a signal comes from perf itself.
 			if [ $rc -gt 1 ]; then
 				cat "$dir/log"
