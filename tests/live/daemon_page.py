@@ -1,6 +1,6 @@
 """Tests the daemon's page in a headless Chromium.
 
-usage: daemon_page.py OFFWIND DIRECTORY
+usage: daemon_page.py OFFWIND DIRECTORY PORT
 
 DIRECTORY has the program phases (daemon_page.c). The daemon records this program only. It is told when to enter its
 second phase, so that both have as much CPU time as the test needs on a machine that is busy.
@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ import urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../cases"))
 from browser import Browser
 
-offwind, folder = sys.argv[1:3]
+offwind, folder, port = sys.argv[1:4]
 NEEDED = 40  # samples of each phase
 LEFT, RIGHT, TOP, BOTTOM = 54, 8, 4, 18  # px around the charts
 TOKEN = "s3cret"
@@ -54,13 +53,7 @@ def until(condition, what, seconds=180):
 # ---- the daemon -------------------------------------------------------------------------
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-server = f"http://127.0.0.1:{free_port()}"
+server = f"http://127.0.0.1:{port}"
 
 
 def ask(path):

@@ -23,26 +23,22 @@ grep -q "the fleet is empty" "$dir/err" || fail "an empty fleet: $(cat "$dir/err
 # Between the senders and the first server: each fourth block comes twice, each fifth reply is lost, some are a page to log in, and one comes
 # too late.
 # A host chooses its server by a hash of its address (agent/send/clickhouse.c): some are to choose the proxy, some not.
-proxy_port=$(python3 - "$two" $hosts <<'PY'
-import random, socket, sys
+divided() { # URL: not all hosts choose the same of it and the second server
+	python3 - "$1" "$two" $hosts <<'PY'
+import sys
 def weight(host, url):
     h = 0xCBF29CE484222325
     for byte in (host + url).encode():
         h = (h ^ byte) * 0x100000001B3 % 2**64
     h *= 0x9E3779B97F4A7C15
     return (h ^ h >> 64) % 2**64
-two, hosts, n = sys.argv[1], int(sys.argv[2]), 0
-while not 0 < n < hosts:
-    port = random.randrange(10240, 32000)
-    with socket.socket() as s:
-        try:
-            s.bind(('127.0.0.1', port))
-        except OSError:
-            continue
-    n = sum(weight(f'host-{i}', f'http://127.0.0.1:{port}') > weight(f'host-{i}', two) for i in range(hosts))
-print(port)
+one, two, hosts = sys.argv[1], sys.argv[2], int(sys.argv[3])
+n = sum(weight(f'host-{i}', one) > weight(f'host-{i}', two) for i in range(hosts))
+sys.exit(not 0 < n < hosts)
 PY
-)
+}
+proxy_port=$(free_port)
+until divided "http://127.0.0.1:$proxy_port"; do proxy_port=$(free_port); done
 python3 tests/live/fleet_proxy.py $proxy_port ${ch_http[1]} "$dir/proxied" & proxy=$!
 
 echo "== a recording"
