@@ -82,10 +82,10 @@ complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_com
 [ "$(complete 'offwind help fla')" = flamegraph ] || fail "fish: help fla: $(complete 'offwind help fla')"
 
 echo "== perf_to_profile"
-# A recording whose program is on this machine, without the kernel, which names BPF programs only while they exist; without perf, one that has only addresses.
+# A recording whose program is on this machine; without perf, one that has only addresses.
 gcc -O1 -g -static -pthread -o "$dir/spin" tests/cases/perfdata/spin.c || fail gcc
 data=$dir/perf.data name=nest
-if ! perf record -q -o "$data" -F 2000 --call-graph dwarf,4096 -e cpu-clock:u "$dir/spin" >"$dir/log" 2>&1; then
+if ! perf record -q -o "$data" -F 2000 --call-graph dwarf,4096 -e cpu-clock "$dir/spin" >"$dir/log" 2>&1; then
 	echo "perf record does not work here; a stored recording instead"
 	data=tests/cases/perfdata/file.data name='[spin]'
 fi

@@ -461,7 +461,6 @@ static void test_interrupted(void)
 	calls = NULL;
 }
 
-/* As V8 10.2 has it: code is in its Code, and all of a translation are signed numbers. */
 /* Look at the same stack each ms, until what cannot be read is taken to last. */
 static void look_for_long(struct v8 *v, uint64_t from)
 {
@@ -469,6 +468,7 @@ static void look_for_long(struct v8 *v, uint64_t from)
 		(void)look(v, 0x1234, STACK + 8 * 20, now);
 }
 
+/* As V8 10.2 has it: code is in its Code, and all of a translation are signed numbers. */
 static void test_inlined_before_streams(void)
 {
 	static const uint8_t old[] = { 6,  4,  4, 0,	   /* 2 frames, 2 of functions */
