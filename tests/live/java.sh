@@ -70,7 +70,9 @@ $1 != sample { done(); sample = $1; java = 0; nameless = ""; inner = "" }
 	if (module == "[jit]" && (function_ == "Interpreter" || function_ == "-" || function_ ~ /^\[jit\]/)) nameless = "nameless"
 	if (module != "[jvm]" || function_ !~ /^Truth/ || function_ ~ /\$\$Lambda/) { inner = ""; next }
 	line = $column["line"]; frames++
-	simple = function_; sub(/.*\./, "", simple); sub(/lambda\$.*/, "", simple)
+	simple = function_
+	if (sub(/\.<init>$/, "", simple)) { sub(/.*[$]/, "", simple); simple = "new " simple }
+	sub(/.*\./, "", simple); sub(/lambda\$.*/, "", simple)
 	# In code at the end of a compiled method, where no call follows, the line is not known.
 	if (line == "-") unknown++
 	else if (inner != "" && index(text[line], inner "(") == 0) {
