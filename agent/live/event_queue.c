@@ -7,11 +7,12 @@
 #include <string.h>
 
 #define SAMPLE_ORDER (1ull << 63)
-#define SPARE_BYTES  256u  /* nearly all events have room in so many */
-#define SPARES_MAX   2048u /* that are kept */
+#define EVENT_BYTES  256u  /* nearly all events have room in so many */
+#define N_EVENTS     4096u /* more than a build puts into the queue at a time */
 
-struct live_spare {
+struct live_spare { /* of the block; not in use */
 	struct live_spare *next;
+	char rest[EVENT_BYTES - sizeof(struct live_spare *)];
 };
 
 /*
@@ -48,20 +49,30 @@ static size_t size_of(const struct event *event)
 	return sizeof(struct live_item) + event_size(event) + (text ? strlen(text) + 1 : 0);
 }
 
+/* Allocate the block of memory for events. Without memory for it, there is none. */
+static void make_block(struct live_queue *queue)
+{
+	queue->block = malloc(N_EVENTS * sizeof(*queue->block));
+	for (size_t i = N_EVENTS; queue->block && i--;) {
+		queue->block[i].next = queue->spare;
+		queue->spare = &queue->block[i];
+	}
+}
+
 /*
  * Allocate memory for an event. There are thousands a second, and those of 0.2 s are in use at the same time: malloc would
- * cost more than all else that the queue does.
+ * cost more than all else that the queue does. Its heap would also grow with each burst that is larger than those before.
  */
 static void *allocate(struct live_queue *queue, size_t size)
 {
-	struct live_spare *spare = queue->spare;
+	struct live_spare *spare;
 
-	if (size > SPARE_BYTES)
+	if (!queue->block)
+		make_block(queue);
+	spare = queue->spare;
+	if (size > EVENT_BYTES || !spare)
 		return malloc(size);
-	if (!spare)
-		return malloc(SPARE_BYTES);
 	queue->spare = spare->next;
-	queue->n_spare--;
 	return spare;
 }
 
@@ -69,17 +80,15 @@ void live_queue_release(struct live_queue *queue, struct event *event)
 {
 	struct live_spare *spare = (void *)event;
 
-	if (!event || queue->n_spare == SPARES_MAX ||
-	    size_of(event) - sizeof(struct live_item) > SPARE_BYTES) {
+	if (!queue->block || spare < queue->block || spare >= queue->block + N_EVENTS) {
 		free(event);
 		return;
 	}
 	spare->next = queue->spare;
 	queue->spare = spare;
-	queue->n_spare++;
 }
 
-/* Allocate the event and its string as one block, so that one free() releases both. */
+/* Allocate the event and its string together, so that both are released together. */
 int live_queue_event(struct live_queue *queue, const struct event *event)
 {
 	struct event *copy = allocate(queue, size_of(event) - sizeof(struct live_item));
@@ -102,7 +111,7 @@ int live_queue_event(struct live_queue *queue, const struct event *event)
 	err = push(queue, (struct live_item){
 				  .time_ns = event->time_ns, .event = copy, .pid = event->pid });
 	if (err) {
-		free(copy);
+		live_queue_release(queue, copy);
 		return err;
 	}
 	queue->bytes += size_of(copy);
@@ -167,13 +176,10 @@ void live_queue_fini(struct live_queue *queue)
 	const struct live_item *items = queue->heap.items;
 
 	for (size_t i = 0; i < queue->heap.n; i++) {
-		free(items[i].event);
+		live_queue_release(queue, items[i].event);
 		live_waited_free(items[i].wait);
 	}
-	for (struct live_spare *spare; (spare = queue->spare);) {
-		queue->spare = spare->next;
-		free(spare);
-	}
+	free(queue->block);
 	free(queue->heap.items);
 	live_short_lived_fini(&queue->short_lived);
 	*queue = (struct live_queue){ 0 };

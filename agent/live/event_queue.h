@@ -19,7 +19,7 @@ struct live_item {
 	/* Among equal times: events before samples, then in the order in which they were added. */
 	uint64_t order;
 	/*
-	 * With its strings, from malloc (live_queue_release frees it); NULL: a sample. Only what its type uses is there, so it is
+	 * With its strings (live_queue_release frees it); NULL: a sample. Only what its type uses is there, so it is
 	 * copied by live_queue_read.
 	 */
 	struct event *event;
@@ -43,16 +43,17 @@ struct live_queue {	       /* all zero: an empty queue */
 	uint64_t n_pushed;
 	size_t bytes; /* of the copied events and their items */
 	struct live_short_lived short_lived;
-	struct event *newest;	  /* the copy that was added last; invalid once it was taken */
-	struct live_spare *spare; /* memory of events that were released */
-	size_t n_spare;
+	struct event *newest; /* the copy that was added last; invalid once it was taken */
+	/* Memory for events; malloc has the long ones, and those for which there is no room. */
+	struct live_spare *block;
+	struct live_spare *spare; /* of the block: not in use */
 };
 
 /* Add a copy of the event and its strings. A mapping's image is not copied. -ENOMEM. */
 int live_queue_event(struct live_queue *queue, const struct event *event);
 /* Copy an event that was taken from a queue. The strings stay where they are. */
 void live_queue_read(const struct event *queued, struct event *out);
-/* Free an event that was taken from a queue, or keep its memory for the next ones. NULL is fine. */
+/* Free an event that was taken from a queue, for others. NULL is fine. */
 void live_queue_release(struct live_queue *queue, struct event *queued);
 /* Add a sample whose record stays in the ring. -ENOMEM. */
 int live_queue_sample(struct live_queue *queue, const struct capture_head *record, uint64_t slot);

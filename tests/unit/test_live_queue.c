@@ -59,8 +59,8 @@ static void test_equal_times_keep_their_order_events_first(void)
 	CHECK(item[1].event && item[1].event->type == EVENT_FORK, "the second");
 	CHECK(!item[2].event && item[2].slot == 10, "the first sample");
 	CHECK(!item[3].event && item[3].slot == 11, "the second");
-	free(item[0].event);
-	free(item[1].event);
+	live_queue_release(&queue, item[0].event);
+	live_queue_release(&queue, item[1].event);
 	live_queue_fini(&queue);
 }
 
@@ -90,8 +90,8 @@ static void test_an_event_is_a_copy_with_its_strings(void)
 	live_queue_read(b.event, &copy);
 	CHECK(copy.type == EVENT_COMM && !strcmp(copy.comm.comm, "true"), "name");
 	CHECK(!queue.bytes && !live_queue_first(&queue), "empty");
-	free(a.event);
-	free(b.event);
+	live_queue_release(&queue, a.event);
+	live_queue_release(&queue, b.event);
 	/* Items that are still in the queue are freed with it: the sanitizer checks this. */
 	CHECK(!live_queue_event(&queue, &mapping), "push");
 	live_queue_fini(&queue);
@@ -109,6 +109,39 @@ static void put(struct live_queue *queue, enum event_type type, uint64_t time_ns
 	CHECK(!live_queue_event(queue, &event), "push");
 }
 
+/* Events have room in one block of memory; those that do not fit, and long ones, are in use like the others. */
+static void test_bursts_of_events(void)
+{
+	enum { BURST = 10000 };
+	char path[1024];
+	const struct event mapping = { .type = EVENT_MAPPING, .pid = 1, .mapping.path = path };
+	struct live_queue queue = { 0 };
+	struct live_item item;
+	const void *block = NULL;
+
+	memset(path, 'a', sizeof(path) - 1);
+	path[sizeof(path) - 1] = '\0';
+	for (int round = 0; round < 3; round++) {
+		for (uint64_t i = 0; i < BURST; i++)
+			if (i % 8)
+				put(&queue, EVENT_FORK, i, 2, 1);
+			else
+				CHECK(!live_queue_event(&queue, &mapping), "push");
+		CHECK(!block || block == queue.block, "the same block again");
+		block = queue.block;
+		for (int i = 0; i < BURST; i++) {
+			live_queue_take(&queue, &item);
+			CHECK(item.event->type != EVENT_MAPPING ||
+				      !strcmp(item.event->mapping.path, path),
+			      "path");
+			CHECK(item.event->type != EVENT_FORK || item.event->fork.parent_pid == 1,
+			      "parent");
+			live_queue_release(&queue, item.event);
+		}
+	}
+	live_queue_fini(&queue);
+}
+
 /* Take all items. Return how many of a process are events that somebody needs, or samples. */
 static unsigned int needed_of(struct live_queue *queue, uint32_t pid)
 {
@@ -118,7 +151,7 @@ static unsigned int needed_of(struct live_queue *queue, uint32_t pid)
 	while (live_queue_first(queue)) {
 		live_queue_take(queue, &item);
 		n += item.pid == pid && !item.unneeded;
-		free(item.event);
+		live_queue_release(queue, item.event);
 	}
 	return n;
 }
@@ -183,7 +216,7 @@ static void test_who_was_reported_or_goes_on_is_needed(void)
 	live_queue_settle(&queue, 2);
 	live_queue_take(&queue, &item);
 	CHECK(item.event && !item.unneeded, "it may go on");
-	free(item.event);
+	live_queue_release(&queue, item.event);
 	put(&queue, EVENT_EXIT, 3, 10, 0);
 	live_queue_settle(&queue, 20);
 	CHECK(needed_of(&queue, 10) == 1, "its end is given out, too");
@@ -222,7 +255,7 @@ static void test_what_is_looked_up_later(void)
 	CHECK(!live_short_lived_leaves_out(s, 12, 10), "but not who has its number then");
 	while (live_queue_first(&queue)) {
 		live_queue_take(&queue, &item);
-		free(item.event);
+		live_queue_release(&queue, item.event);
 	}
 	CHECK(!live_short_lived_leaves_out(s, 12, 6), "nothing is left");
 	live_queue_fini(&queue);
@@ -257,7 +290,7 @@ static void test_what_has_no_room_is_not_counted(void)
 	for (int i = 0; i < 2; i++) {
 		live_queue_take(&queue, &item);
 		CHECK(!item.unneeded, "its beginning is not known");
-		free(item.event);
+		live_queue_release(&queue, item.event);
 	}
 	CHECK(!s->n, "nothing is remembered");
 	live_queue_fini(&queue);
@@ -266,6 +299,7 @@ static void test_what_has_no_room_is_not_counted(void)
 int main(void)
 {
 	test_items_leave_in_the_order_of_time();
+	test_bursts_of_events();
 	test_equal_times_keep_their_order_events_first();
 	test_an_event_is_a_copy_with_its_strings();
 	test_who_came_and_went_without_a_sample_is_not_needed();
