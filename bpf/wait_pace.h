@@ -45,7 +45,13 @@ struct {
 } wait_paces SEC(".maps");
 
 #define UNKNOWN_BUCKET 13 /* a wait at a new place is expected to take 8 ms */
-#define SURPRISE_SHIFT 2  /* a wait of 2^2 times the expected length is a surprise */
+/*
+ * A wait is a surprise if it takes 2^2 times the expected length and 24 us more. A capture takes up to
+ * 20 us, and then the thread that this one works with on another CPU may sleep, too. So a captured
+ * wait takes longer than the others, and more of the captured ones would be surprises.
+ */
+#define SURPRISE_SHIFT 2
+#define SURPRISE_US    24u
 #define LEVEL_MAX      (CAPTURE_WAIT_BUCKETS + CAPTURE_WAIT_SHIFT)
 
 /* Return the slot of a thread, which may hold another one. */
@@ -184,7 +190,7 @@ static __always_inline __u64 wait_begins(struct task_struct *task, __u64 now_ns,
 	slot->woken_ns = 0;
 	slot->captured = 0;
 	slot->n = n;
-	slot->limit_us = n > 1 && bucket < 30 ? 1u << (bucket + SURPRISE_SHIFT) : 0;
+	slot->limit_us = n > 1 && bucket < 30 ? (1u << (bucket + SURPRISE_SHIFT)) + SURPRISE_US : 0;
 	if (!captured)
 		return 0;
 	/* The previous second was quieter. */
