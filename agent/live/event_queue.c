@@ -49,19 +49,28 @@ static size_t size_of(const struct event *event)
 	return sizeof(struct live_item) + event_size(event) + (text ? strlen(text) + 1 : 0);
 }
 
-/* Allocate the block of memory for events. Without memory for it, there is none. */
+/*
+ * Allocate the block of memory for events, and room for their items. All of it is written to, so that it does not become
+ * resident with each burst that is larger than those before. Without memory for it, the queue does without.
+ */
 static void make_block(struct live_queue *queue)
 {
+	struct time_heap *heap = &queue->heap;
+
 	queue->block = malloc(N_EVENTS * sizeof(*queue->block));
 	for (size_t i = N_EVENTS; queue->block && i--;) {
 		queue->block[i].next = queue->spare;
 		queue->spare = &queue->block[i];
 	}
+	if (heap->room < N_EVENTS && !uw_array_reserve(&heap->items, N_EVENTS, &heap->room,
+						       sizeof(struct live_item), SIZE_MAX))
+		memset((struct live_item *)heap->items + heap->n, 0,
+		       (heap->room - heap->n) * sizeof(struct live_item));
 }
 
 /*
  * Allocate memory for an event. There are thousands a second, and those of 0.2 s are in use at the same time: malloc would
- * cost more than all else that the queue does. Its heap would also grow with each burst that is larger than those before.
+ * cost more than all else that the queue does.
  */
 static void *allocate(struct live_queue *queue, size_t size)
 {
@@ -80,7 +89,9 @@ void live_queue_release(struct live_queue *queue, struct event *event)
 {
 	struct live_spare *spare = (void *)event;
 
-	if (!queue->block || spare < queue->block || spare >= queue->block + N_EVENTS) {
+	/* Numbers: pointers into different memory cannot be compared. */
+	if (!queue->block ||
+	    (uintptr_t)event - (uintptr_t)queue->block >= N_EVENTS * sizeof(*queue->block)) {
 		free(event);
 		return;
 	}

@@ -67,7 +67,7 @@ void live_queue_settle(struct live_queue *queue, uint64_t time_ns);
 const struct live_item *live_queue_first(const struct live_queue *queue);
 /*
  * Remove the first item; the queue must not be empty. item->event or item->wait then belongs to the
- * caller, who frees it (live_waited_free).
+ * caller, who frees it before live_queue_fini (live_queue_release, live_waited_free).
  */
 void live_queue_take(struct live_queue *queue, struct live_item *item);
 void live_queue_fini(struct live_queue *queue);
