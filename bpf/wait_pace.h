@@ -46,7 +46,7 @@ struct {
 
 #define UNKNOWN_BUCKET 13 /* a wait at a new place is expected to take 8 ms */
 /*
- * A wait is a surprise if it takes 2^2 times the expected length and 24 us more. A capture takes up to
+ * A wait is a surprise if it takes 2^2 times the least of its bucket and 24 us more. A capture takes up to
  * 20 us, and then the thread that this one works with on another CPU may sleep, too. So a captured
  * wait takes longer than the others, and more of the captured ones would be surprises.
  */

@@ -4,7 +4,7 @@
  *   usage: waits MIN_NS | waits busy SECONDS [apart] | waits late | waits wake
  * busy: eight processes wake one another in pairs, as often as they can (w_pair), beside some that
  * nap for 3 ms (w_nap) and for 150 ms (w_rest). apart: the processes of the first pair have a CPU
- * each, where another pair is; so most of its waits take longer if one of the two is captured.
+ * each, if there are two, with other pairs; so most of its waits take longer if they are captured.
  * late: a process naps on a CPU where another one computes (w_late). Its line has the time that
  * it was ready to run after naps, and nothing else.
  * wake: processes wait in functions b_*, and others wake them in functions a_*: by a pipe, a futex, a
