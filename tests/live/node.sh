@@ -147,10 +147,8 @@ while (process.cpuUsage().user < 1.5e6)
 	for (let i = 0; i < 10; i++)
 		outer(5000)
 JS
-"$offwind" record -q -F 499 --raw -o "$dir/o.owc" -- "${inside[@]}" node "$dir/lines.js" 2>"$dir/log" || fail "record optimized code"
-"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/o.tsv" "$dir/o.owc" 2>"$dir/log" || fail "unwind optimized code"
 "${inside[@]}" node --cpu-prof --cpu-prof-interval 2000 --cpu-prof-dir="$dir" "$dir/lines.js" || fail "V8's profiler"
-python3 - "$dir/o.tsv" "$root$dir"/*.cpuprofile <<'P' || fail "optimized code"
+cat >"$dir/optimized.py" <<'P'
 import collections, json, sys
 
 theirs, ours, callers, last = collections.Counter(), collections.Counter(), collections.Counter(), None
@@ -164,8 +162,10 @@ for line in open(sys.argv[1]):
         if f[2] == "[v8]" and f[10] != "-":
             last = f[4], int(f[10])
             ours[last] += 1
-    elif f[1] == "1" and last and last[0] == "inner" and last[1] > 1:
-        callers[f[4], f[10]] += 1
+    elif f[1] == "1" and f[2] == "[v8]" and last and last[0] == "inner" and last[1] > 1:
+        # Before that, one of the two may be optimized, and the other one not yet.
+        if callers or (f[4], f[10]) == ("outer", "10"):
+            callers[f[4], f[10]] += 1
 
 def shares(counts):
     some = {k: n for k, n in counts.items() if k[0] in ("inner", "outer")}
@@ -177,8 +177,17 @@ far = {k: (round(a.get(k, 0)), round(b.get(k, 0))) for k in {*a, *b} if abs(a.ge
 inlined = callers["outer", "10"] / max(1, sum(callers.values()))
 print(f"{n} samples in optimized code, on {len(a)} lines; V8's profiler has {m}; {100 * inlined:.0f} % of those in the inner function "
       f"are on the line of its call; shares that differ: {far or 'none'}")
-sys.exit(n < 200 or m < 200 or len(far) or inlined < 0.95)
+# Names are not read while samples are late on a busy machine: then another recording tells.
+sys.exit(1 if m < 200 or len(far) else 2 if n < 200 or inlined < 0.95 else 0)
 P
+for attempt in 1 2 3 4 5; do
+	"$offwind" record -q -F 499 --raw -o "$dir/o.owc" -- "${inside[@]}" node "$dir/lines.js" 2>"$dir/log" || fail "record optimized code"
+	"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/o.tsv" "$dir/o.owc" 2>"$dir/log" || fail "unwind optimized code"
+	python3 "$dir/optimized.py" "$dir/o.tsv" "$root$dir"/*.cpuprofile
+	rc=$?
+	[ $rc = 2 ] || break
+done
+[ $rc = 0 ] || fail "optimized code"
 
 # Where interpreted code is interrupted, the name of V8's code for the operation tells the line. Nothing here generates code.
 cat >"$root$dir/loop.js" <<'JS'
@@ -197,19 +206,33 @@ while (process.cpuUsage().user < 1.5e6)
 	for (let i = 0; i < 1000; i++)
 		loop(500, {})
 JS
-"$offwind" record -q -F 499 --raw="$dir/l.owc" -f folded -o "$dir/live" -- "${inside[@]}" node --jitless "$dir/loop.js" 2>"$dir/log" || fail "record a loop"
-"$offwind" unwind -q ${root:+--symfs "$root"} --format folded -o "$dir/later" "$dir/l.owc" 2>"$dir/log" || fail "folded, a loop"
-diff <(sort "$dir/live") <(sort "$dir/later") >"$dir/log" || fail "live and later differ, a loop"
-[ -n "$root" ] || diff <(sort "$dir/live") <(away "$dir/l.owc" | sort) >"$dir/diff" || { head -c 2000 "$dir/diff"; fail "another machine differs, a loop"; }
-"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/l.tsv" "$dir/l.owc" 2>"$dir/log" || fail "unwind a loop"
-awk -F '\t' '
-	BEGIN { line["ModSmi"] = 4; line["BitwiseXor"] = 5; line["SetNamedProperty"] = 3; line["TestLessThan"] = line["JumpLoop"] = line["Inc"] = 2; line["TestEqualStrict"] = 6 }
-	$2 == 0 { name = $5; sub(/^Builtins_/, "", name); sub(/Handler$/, "", name) }
-	$2 <= 1 && $3 == "[v8]" && $5 == "loop" { n++; if ($11 == 1) first++; else if ($11 < 1 || $11 > 9) { print "line " $11; wrong++ } else if (name in line) { if (line[name] == $11) right++; else { print name " on line " $11; wrong++ } } }
-	END {
-		print n + 0, "samples in a loop,", first + 0, "with the first line only,", right + 0, "with the line of the operation,", wrong + 0, "wrong"
-		exit !(n > 200 && first < n / 2 && right > n / 6 && !wrong)
-	}' "$dir/l.tsv" || fail "a loop"
+cat >"$dir/loop.awk" <<'A'
+BEGIN { FS = "\t"; line["ModSmi"] = 4; line["BitwiseXor"] = 5; line["SetNamedProperty"] = 3; line["TestLessThan"] = line["JumpLoop"] = line["Inc"] = 2; line["TestEqualStrict"] = 6 }
+$2 == 0 { name = $5; sub(/^Builtins_/, "", name); sub(/Handler$/, "", name) }
+$2 <= 1 && $3 == "[v8]" && $5 == "loop" {
+	n++
+	if ($11 == "-") late++
+	else if ($11 == 1) first++
+	else if ($11 < 1 || $11 > 9) { print "line " $11; wrong++ }
+	else if (name in line) { if (line[name] == $11) right++; else { print name " on line " $11; wrong++ } }
+}
+END {
+	print n + 0, "samples in a loop,", first + 0, "with the first line only,", late + 0, "without one,", right + 0, "with the line of the operation,", wrong + 0, "wrong"
+	# Names and lines are not read while samples are late on a busy machine: then another recording tells.
+	exit wrong ? 1 : n > 200 && first < n / 2 && late < n / 20 && right > n / 6 ? 0 : 2
+}
+A
+for attempt in 1 2 3 4 5; do
+	"$offwind" record -q -F 499 --raw="$dir/l.owc" -f folded -o "$dir/live" -- "${inside[@]}" node --jitless "$dir/loop.js" 2>"$dir/log" || fail "record a loop"
+	"$offwind" unwind -q ${root:+--symfs "$root"} --format folded -o "$dir/later" "$dir/l.owc" 2>"$dir/log" || fail "folded, a loop"
+	diff <(sort "$dir/live") <(sort "$dir/later") >"$dir/log" || fail "live and later differ, a loop"
+	[ -n "$root" ] || diff <(sort "$dir/live") <(away "$dir/l.owc" | sort) >"$dir/diff" || { head -c 2000 "$dir/diff"; fail "another machine differs, a loop"; }
+	"$offwind" unwind -q ${root:+--symfs "$root"} --format tsv -o "$dir/l.tsv" "$dir/l.owc" 2>"$dir/log" || fail "unwind a loop"
+	awk -f "$dir/loop.awk" "$dir/l.tsv"
+	rc=$?
+	[ $rc = 2 ] || break
+done
+[ $rc = 0 ] || fail "a loop"
 
 # Captured alone, nothing is walked while it is recorded, but all is read that a walk will need.
 computing "computing, captured alone" "$dir/c.owc" --raw -o "$dir/c.owc"

@@ -116,9 +116,13 @@ void library_publish(void *record);
 #endif
 static volatile unsigned long sums[THREADS];
 
+/* Each time takes another time, so that the program is not in step with the samples. */
 static void compute(int thread)
 {
-	for (int i = 0; i < 2000000; i++)
+	static _Thread_local unsigned int n;
+	const int turns = 1400000 + (int)(n++ * 7919 % 13) * 100000;
+
+	for (int i = 0; i < turns; i++)
 		sums[thread] += (unsigned long)i * i;
 }
 

@@ -14,11 +14,14 @@ import (
 	"time"
 )
 
-var sums [8]int
+var sums, turns [8]int
 
+// Each time takes another time, so that the program is not in step with the samples.
+//
 //go:noinline
 func compute(n int) {
-	for i := 0; i < 3000000; i++ {
+	turns[n]++
+	for i := 0; i < 2400000+turns[n]*7919%13*100000; i++ {
 		sums[n] += i * i
 	}
 }

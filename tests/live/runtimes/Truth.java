@@ -86,6 +86,18 @@ public class Truth {
 		}
 	}
 
+	/* The stacks of all threads: a line for each function. */
+	static String stacks() {
+		TreeMap<String, String> all = new TreeMap<>();
+		for (Map.Entry<Thread, StackTraceElement[]> t : Thread.getAllStackTraces().entrySet())
+			for (StackTraceElement e : t.getValue())
+				all.merge(t.getKey().getName(),
+					  t.getKey().getName() + "\t" + e.getClassName() + "." + e.getMethodName() +
+						  "\t" + e.getFileName() + "\t" + e.getLineNumber() + "\n",
+					  String::concat);
+		return String.join("", all.values());
+	}
+
 	public static void main(String[] args) throws Exception {
 		if (!args[0].equals("wait")) {
 			compute(Integer.parseInt(args[0]));
@@ -93,15 +105,19 @@ public class Truth {
 		}
 		compute(Integer.parseInt(args[1]));
 		CountDownLatch ready = new CountDownLatch(2);
-		new Thread(() -> descend(9, new Circle(n -> waiting(ready)), 1), "circle").start();
-		new Thread(() -> descend(4, n -> waiting(ready), 1), "lambda").start();
+		Thread circle = new Thread(() -> descend(9, new Circle(n -> waiting(ready)), 1), "circle");
+		Thread lambda = new Thread(() -> descend(4, n -> waiting(ready), 1), "lambda");
+		circle.start();
+		lambda.start();
 		ready.await();
-		Thread.sleep(200);
-		for (Map.Entry<Thread, StackTraceElement[]> t : Thread.getAllStackTraces().entrySet())
-			for (StackTraceElement e : t.getValue())
-				System.out.println(t.getKey().getName() + "\t" + e.getClassName() + "." +
-						   e.getMethodName() + "\t" + e.getFileName() + "\t" + e.getLineNumber());
-		System.out.println("done");
+		String before, now = "";
+		do { // until all threads have come to where they stay
+			Thread.sleep(200);
+			before = now;
+			now = stacks();
+		} while (!now.equals(before) || circle.getState() != Thread.State.WAITING ||
+			 lambda.getState() != Thread.State.WAITING);
+		System.out.println(now + "done");
 		Thread.sleep(100000);
 	}
 }
