@@ -64,9 +64,10 @@ attack "worker capture" "record" "$offwind" record -o "$dir/y.pb.gz" -- "$dir/pr
 attack "worker capture" "record of the machine" "$offwind" record -a -d 1 -o "$dir/y.pb.gz"
 attack "worker capture" "record to a capture file" "$offwind" record --raw -o "$dir/y.owc" -- "$dir/prog"
 attack "worker capture" "top" "$offwind" top --batch -n 2 --delay 1
-"$dir/prog" & prog=$!
+sleep 1000 & prog=$!
 attack worker "unwind of a process" "$offwind" unwind --pid $prog -o "$dir/y.pb.gz"
-wait $prog
+kill $prog
+wait $prog 2>/dev/null
 user=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOSTILE_HAS_ROOT=1 "HOME=$dir/home" OFFWIND_DB=)
 attack worker "unwind by an ordinary user" "${user[@]}" "$dir/offwind" unwind "$dir/x.owc" -f text
 attack worker "unwind by the root of a user namespace" unshare -r "$dir/offwind" unwind --no-cache "$dir/x.owc" -f text
@@ -284,15 +285,21 @@ total = json.load(open(sys.argv[1]))["total"]
 sums = sum(sum(total[k].values()) for k in ("filtered", "lost", "unwound")) + total["waiting"] + total.get("written", 0)
 sys.exit("fired %d, accounted for %d" % (total["fired"], sums) if sums != total["fired"] else not total["lost"]["crashed"])' "$1"
 }
+mkfifo "$dir/go"
 for signal in SEGV KILL; do
-	"$offwind" record -o "$dir/y.pb.gz" --raw="$dir/y.owc" --stats "$dir/y.json" -- sh -c "'$dir/prog'; '$dir/prog'; exit 7" 2>"$dir/err" &
+	"$offwind" record -o "$dir/y.pb.gz" --raw="$dir/y.owc" --stats "$dir/y.json" -- \
+		sh -c "'$dir/prog'; read -r _ <'$dir/go'; '$dir/prog'; exit 7" 2>"$dir/err" &
 	supervisor=$!
 	until_or_dead $supervisor has_worker $supervisor && dead=$worker || fail "$signal: no worker"
 	until_or_dead $supervisor larger "$dir/y.owc" 4096 || fail "$signal: no samples"
 	kill -$signal "$dead"
 	until_or_dead $supervisor has_worker $supervisor "$dead" || fail "$signal: no second worker"
+	exec 8<>"$dir/go"
+	echo >&8
 	wait $supervisor
-	[ $? = 7 ] || fail "SIG$signal: the command's exit code: $?: $(cat "$dir/err")"
+	rc=$?
+	exec 8>&-
+	[ $rc = 7 ] || fail "SIG$signal: the command's exit code: $rc: $(cat "$dir/err")"
 	grep -q "the worker was ended by SIG$signal: what was recorded until now is lost.*; recording goes on" "$dir/err" || fail "SIG$signal: $(cat "$dir/err")"
 	grep -qE 'captured ([0-9]+) = unwound [1-9][0-9]* .* \+ lost [0-9]+ \(.*crashed [1-9]' "$dir/err" || fail "SIG$signal: the accounting: $(cat "$dir/err")"
 	balance "$dir/y.json" || fail "SIG$signal: the statistics"

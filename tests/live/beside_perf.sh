@@ -3,6 +3,7 @@
 # sound, and their mapping records are not marked as having build-ids that perf did not ask for.
 set -u
 . "$(dirname "$0")/../recorder.sh"
+. tests/perf.sh
 perf --version >/dev/null 2>&1 || { echo "needs perf"; exit 77; }
 recorder=
 trap 'kill $recorder $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
@@ -35,7 +36,7 @@ stop() {
 echo "== perf record while offwind records"
 start
 for i in 1 2 3 4 5; do
-	perf record -q -o "$dir/p.data" -- sh -c '/bin/true; /bin/ls >/dev/null' >"$dir/out" 2>&1 || fail "run $i: perf record: $? $(cat "$dir/out")"
+	perf_record -o "$dir/p.data" -- sh -c '/bin/true; /bin/ls >/dev/null' >"$dir/out" 2>&1 || fail "run $i: perf record: $? $(cat "$dir/out")"
 	sound "run $i" "$dir/p.data" ls
 done
 kill -0 $recorder 2>/dev/null || fail "offwind ended: $(cat "$dir/log")"
@@ -56,6 +57,6 @@ stop
 sound "the one before" "$dir/q.data" ls
 
 echo "== perf record of offwind itself"
-perf record -q -e cpu-clock -o "$dir/r.data" -- "$offwind" record -q -a -d 1 -F 997 -o "$dir/o.pb.gz" >"$dir/out" 2>&1 || fail "perf record of offwind: $? $(cat "$dir/out")"
+perf_record -e cpu-clock -o "$dir/r.data" -- "$offwind" record -q -a -d 1 -F 997 -o "$dir/o.pb.gz" >"$dir/out" 2>&1 || fail "perf record of offwind: $? $(cat "$dir/out")"
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

@@ -35,7 +35,8 @@ query() { "$offwind" query top --url "$url" --from -5m -n 0 "$@" >"$dir/out" 2>"
 has_hot() { query --ca-file "$dir/own" --token-file "$dir/token" && grep -q ' prog .*hot' "$dir/out"; }
 until_or_dead $daemon has_hot || fail "query: $(cat "$dir/out" "$dir/err")"
 ask "${secret[@]}" "$url/" | grep -q '<!doctype html>' || fail "no page"
-[ "$(ask "${secret[@]}" -o "$dir/p.pb.gz" -w '%{http_code}' "$url/debug/pprof/profile?seconds=1")" = 200 ] && "$offwind" report "$dir/p.pb.gz" >/dev/null || fail "no profile"
+has_profile() { [ "$(ask "${secret[@]}" -o "$dir/p.pb.gz" -w '%{http_code}' "$url/debug/pprof/profile?seconds=1")" = 200 ]; }
+until_or_dead $daemon has_profile && "$offwind" report "$dir/p.pb.gz" >/dev/null || fail "no profile"
 
 echo "== without"
 refused() { # what is said, options of query

@@ -30,7 +30,7 @@ off-cpu = 0
 wait-rate = 5000
 wakers = yes
 alloc = 1
-freq = 99
+freq = 999
 CONF
 get() { curl -sS --max-time 60 "http://$address$1"; }
 "$offwind" daemon --config "$dir/offwind.conf" 2>"$dir/log" &

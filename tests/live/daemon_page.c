@@ -1,8 +1,10 @@
 /*
  * tests/live/daemon_page.c: computes in phase_one until SIGUSR1 comes, then in phase_two; its child computes
- * all the time, under a name that is markup. For daemon_page.sh.
+ * all the time, under a name that is markup, on the same CPU: so each has half of it. For daemon_page.sh.
  */
+#include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -32,12 +34,27 @@ __attribute__((noinline)) static void child_work(void)
 		sum -= i;
 }
 
+/* Stay on the first CPU. */
+static void stay(void)
+{
+	cpu_set_t all, one;
+
+	CPU_ZERO(&one);
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return;
+	for (size_t cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &one);
+	(void)sched_setaffinity(0, sizeof(one), &one);
+}
+
 int main(void)
 {
 	pid_t child;
 
 	(void)alarm(900);
 	(void)signal(SIGUSR1, on_signal);
+	stay();
 	child = fork();
 	if (!child) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -104,7 +104,8 @@ kill $beside $sleeper
 curl -s -X POST --unix-socket "$socket" "http://localhost/api/v1/record?seconds=600&comm=prog" -o "$dir/long1" & pids=$!
 runs_one() { [ "$(metric offwind_recordings_running)" = 1 ]; }
 until_or_dead $daemon runs_one || fail "another recording"
-recording=$(pgrep -P $daemon -f 'offwind record')
+has_begun() { recording=$(pgrep -P $daemon -f 'offwind record'); }
+until_or_dead $daemon has_begun || fail "no process records"
 kill -TERM $daemon
 wait $daemon || fail "exit $?: $(cat "$dir/log")"
 runs "$recording" && fail "a recording goes on without the daemon"

@@ -207,7 +207,7 @@ done
 [ $rc = 0 ] && grep -q 'sh: still runs as process [0-9]' "$dir/log" || fail "a deaf command: $(cat "$dir/log")"
 kill -9 $(sed -n 's/.*still runs as process //p' "$dir/log")
 mkdir "$dir/small"
-if mount -t tmpfs -o size=256k tmpfs "$dir/small"; then
+if mount -t tmpfs -o size=2m tmpfs "$dir/small"; then
 	"${argv[@]}" &
 	"$offwind" record -a -F 4999 -d 2 -o "$dir/both.pb.gz" --raw="$dir/small/raw.owc" 2>"$dir/log"
 	rc=$?
@@ -227,9 +227,18 @@ setpriv --reuid 65534 --regid 65534 --clear-groups "$dir/offwind" record -a -d 1
 [ $? = 1 ] && grep -q root "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "without rights: $(cat "$dir/log")"
 
 echo "== only the process asked for, and its children"
+record_to_its_end() { # PROCESS FILE OPTION…: it stands still until it is recorded, which the file shows
+	local recorder
+	kill -STOP "$1"
+	"$offwind" record -d 60 -p "$1" "${@:3}" 2>"$dir/log" &
+	recorder=$!
+	until_or_dead $recorder test -s "$2"
+	kill -CONT "$1"
+	wait $recorder
+}
 # One second of its CPU time, however long that takes: 499 samples, minus those before the recording.
 (ulimit -t 1; exec sh -c 'while :; do :; done') 2>/dev/null & busy=$!
-"$offwind" record -F 499 -d 60 -o "$dir/pid.owc" --raw -p $busy 2>"$dir/log" || fail "-p: $(cat "$dir/log")"
+record_to_its_end $busy "$dir/pid.owc" -F 499 -o "$dir/pid.owc" --raw || fail "-p: $(cat "$dir/log")"
 wait $busy 2>/dev/null
 "$offwind" unwind -q --format text --no-inline -o "$dir/pid.txt" "$dir/pid.owc" || fail "unwind of -p"
 others=$(awk '/^[^\t# ]/ { print $2 }' "$dir/pid.txt" | grep -vc "^$busy/")
@@ -250,7 +259,7 @@ gcc -m32 -O1 -pthread -o "$dir/narrow" "$dir/narrow.c" || { echo "FAIL: gcc -m32
 # The same: 199 samples.
 (ulimit -t 1; exec "$dir/narrow") 2>/dev/null & narrow=$!
 until_or_dead $narrow has_threads $narrow 2 || exit 1
-"$offwind" record -F 199 -d 60 -p $narrow -o "$dir/narrow.pb.gz" --raw="$dir/narrow.owc" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+record_to_its_end $narrow "$dir/narrow.owc" -F 199 -o "$dir/narrow.pb.gz" --raw="$dir/narrow.owc" || fail "record: $(cat "$dir/log")"
 wait $narrow 2>/dev/null
 line=$(accounting "$dir/log")
 check_balance "$line"

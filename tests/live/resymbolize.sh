@@ -96,8 +96,13 @@ sqlite3 "$dir/copy-01.db" "UPDATE windows SET samples = x'ff' WHERE id = (SELECT
 # Each of these begins with what was recorded without names: the debug file below --symfs, and from a server.
 "$dir/resymbolized" & resymbolized=$!
 begin() {
-	rm -f "$history"* "$dir"/o.db*
-	"$offwind" record -q --db "$db" --history "$history" --rotate 1 -d 2 -F 199 -p $resymbolized && "$offwind" report --from -1h -n 0 "$history" >"$dir/report"
+	local seconds
+	for seconds in 2 8 32; do # until both of its functions have samples
+		rm -f "$history"* "$dir"/o.db*
+		"$offwind" record -q --db "$db" --history "$history" --rotate 1 -d $seconds -F 199 -p $resymbolized && "$offwind" report --from -1h -n 0 "$history" >"$dir/report"
+		n=$(samples "$dir/report")
+		[ "${n:-0}" -lt 40 ] || break
+	done
 	grep -q 'resymbolized+0x' "$dir/report" || fail "nothing without a name: $(cat "$dir/report")"
 }
 comes() { # how

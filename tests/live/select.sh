@@ -254,16 +254,23 @@ grep -q 'page-faults/count cpu_samples/count cpu/nanoseconds called_samples/coun
 
 echo "== waiting"
 wall() { go tool pprof -top -sample_index="$1" -unit=ms "$dir/e.pb.gz" 2>/dev/null | sed -nE 's/.* of ([0-9.]+)ms total.*|.*Total samples = ([0-9.]+)ms.*/\1\2/p' | head -n 1; }
-began=$(date +%s%3N)
-events "off-cpu" --off-cpu -- "$dir/calls" 10
-most=$(($(date +%s%3N) - began))
-off=$(wall off_cpu); all=$(wall wall)
-# Six naps of 50 ms; a busy machine wakes it later, but in the time that the recording took.
-awk -v off="${off:-0}" -v all="${all:-0}" -v most="$most" 'BEGIN { exit !(off >= 300 && off < most && all >= off) }' || fail "waited ${off:-?} ms, ${all:-?} in all, not 300 to $most"
+# A nap's timer begins before the thread leaves its CPU: if the machine stands still between the two, the nap is shorter.
+for _ in 1 2 3; do
+	began=$(date +%s%3N)
+	events "off-cpu" --off-cpu -- "$dir/calls" 10
+	most=$(($(date +%s%3N) - began))
+	off=$(wall off_cpu); all=$(wall wall)
+	# Six naps of 50 ms; a busy machine wakes it later, but in the time that the recording took.
+	awk -v off="${off:-0}" -v all="${all:-0}" -v most="$most" 'BEGIN { exit !(off >= 300 && off < most && all >= off) }' && waited=yes && break
+done
+[ "${waited:-}" ] || fail "waited ${off:-?} ms, ${all:-?} in all, not 300 to $most"
 go tool pprof -top -sample_index=off_cpu "$dir/e.pb.gz" 2>/dev/null | grep -q 'nanosleep' || fail "it does not say where it waits"
 go tool pprof -top -sample_index=off_cpu "$dir/e.pb.gz" 2>/dev/null | grep -q 'bpf' && fail "it says what watches it"
-events "off-cpu, long ones" --off-cpu=40ms -- "$dir/calls" 10
-n=$(go tool pprof -top -sample_index=off_cpu_samples -focus=nanosleep "$dir/e.pb.gz" 2>/dev/null | sed -nE 's/^Showing nodes accounting for ([0-9]+),.*/\1/p')
+for _ in 1 2 3; do
+	events "off-cpu, long ones" --off-cpu=40ms -- "$dir/calls" 10
+	n=$(go tool pprof -top -sample_index=off_cpu_samples -focus=nanosleep "$dir/e.pb.gz" 2>/dev/null | sed -nE 's/^Showing nodes accounting for ([0-9]+),.*/\1/p')
+	[ "${n:-0}" != 6 ] || break
+done
 [ "${n:-0}" = 6 ] || fail "${n:-no} waits of 40 ms or more, not 6"
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

@@ -3,6 +3,7 @@
 # and by its build-id, and what is not there comes from the host. Files are also found if there is
 # no /proc.
 set -u
+. tests/perf.sh
 work=$BUILD/live/symfs
 rm -rf "$work"; mkdir -p "$work"
 work=$(realpath "$work") offwind=$(realpath "$BUILD")/offwind
@@ -24,7 +25,7 @@ int main(void)
 }
 C
 gcc -O1 -g -fomit-frame-pointer -o "$work/prog" "$work/a.c" || exit 1
-perf record -q -e cpu-clock -F 199 --call-graph dwarf -o "$work/data" -- "$work/prog" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+perf_record -e cpu-clock -F 199 --call-graph dwarf -o "$work/data" -- "$work/prog" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 HOME=$work "$offwind" unwind -q --no-lines --format tsv "$work/data" > "$work/want" 2> "$work/log"
 grep -q $'\tcompare\t' "$work/want" && grep -q $'\tlibc.so.6\t' "$work/want" || { fail "no stacks to compare"; head "$work/want" "$work/log"; }
 
