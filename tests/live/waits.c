@@ -119,7 +119,7 @@ static void stay(int number)
 	CPU_ZERO(&one);
 	if (sched_getaffinity(0, sizeof(all), &all))
 		return;
-	for (int cpu = 0; cpu < CPU_SETSIZE && number >= 0; cpu++)
+	for (size_t cpu = 0; cpu < CPU_SETSIZE && number >= 0; cpu++)
 		if (CPU_ISSET(cpu, &all) && number-- == 0)
 			CPU_SET(cpu, &one);
 	(void)sched_setaffinity(0, sizeof(one), &one); /* there may be only one CPU */
