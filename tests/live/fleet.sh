@@ -161,10 +161,12 @@ fi
 kill $page; wait $page || fail "the server did not end well"
 
 echo "== names that are replaced"
-clickhouse_ask 1 offwind "INSERT INTO names SELECT frame, build_id, vaddr, module, ['renamed_function'], ['a.c'], [toUInt32(1)], version + 1000000000000 FROM names WHERE has(functions, 'sqlite3VdbeExec')"
-clickhouse_ask 2 offwind "INSERT INTO names SELECT frame, build_id, vaddr, module, ['renamed_function'], ['a.c'], [toUInt32(1)], version + 1000000000000 FROM names WHERE has(functions, 'sqlite3VdbeExec')"
+for n in 1 2; do
+	said=$(clickhouse_ask $n offwind "INSERT INTO names SELECT frame, build_id, vaddr, module, ['renamed_function'], ['a.c'], [toUInt32(1)], version + 1000000000000 FROM names WHERE has(functions, 'sqlite3VdbeExec')")
+	[ -z "$said" ] || fail "names of server $n: $said"
+done
 asked top --from -2h -n 0 >"$dir/top"
-grep -q renamed_function "$dir/top" && ! grep -qw sqlite3VdbeExec "$dir/top" || fail "old samples keep old names"
+grep -q renamed_function "$dir/top" && ! grep -qw sqlite3VdbeExec "$dir/top" || fail "old samples keep old names: $(grep -E 'sqlite3VdbeExec|renamed_function' "$dir/top") $(head -n 8 "$dir/top")"
 
 echo "== sums of all hosts"
 # A database of its own, without blocks that came twice.
