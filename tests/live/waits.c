@@ -1,10 +1,9 @@
 /*
  * tests/live/waits.c: starts 20 long-lived and 500 short-lived processes that wait, and reports how
  * long they waited by their own clocks and by the scheduler's statistics.
- *   usage: waits MIN_NS | waits busy SECONDS [apart] | waits late | waits wake
+ *   usage: waits MIN_NS | waits busy SECONDS | waits late | waits wake
  * busy: eight processes wake one another in pairs, as often as they can (w_pair), beside some that
- * nap for 3 ms (w_nap) and for 150 ms (w_rest). apart: the processes of the first pair have a CPU
- * each, if there are two, with other pairs; so most of its waits take longer if they are captured.
+ * nap for 3 ms (w_nap) and for 150 ms (w_rest).
  * late: a process naps on a CPU where another one computes (w_late). Its line has the time that
  * it was ready to run after naps, and nothing else.
  * wake: processes wait in functions b_*, and others wake them in functions a_*: by a pipe, a futex, a
@@ -111,19 +110,6 @@ static void child(const char *name, int naps, long us, long long min, struct tru
 		t->delayed = delay - delay_then;
 	_exit(0);
 }
-/* Stay on the one or the other of the first two CPUs. */
-static void stay(int number)
-{
-	cpu_set_t all, one;
-
-	CPU_ZERO(&one);
-	if (sched_getaffinity(0, sizeof(all), &all))
-		return;
-	for (size_t cpu = 0; cpu < CPU_SETSIZE && number >= 0; cpu++)
-		if (CPU_ISSET(cpu, &all) && number-- == 0)
-			CPU_SET(cpu, &one);
-	(void)sched_setaffinity(0, sizeof(one), &one); /* there may be only one CPU */
-}
 /* One of two that read what the other one writes; the first ends at the time. */
 static void pair(int from, int to, bool first, long long until, struct truth *t)
 {
@@ -170,7 +156,7 @@ __attribute__((noinline)) static void late_napper(const char *name, long us, lon
 	_exit(0);
 }
 /* Start these processes, and print the sums of those with the same name. */
-static int busy(struct truth *all, long seconds, bool apart)
+static int busy(struct truth *all, long seconds)
 {
 	enum { PAIRS = 4, NAPS = 6, RESTS = 3, N = 2 * PAIRS + NAPS + RESTS };
 	static const char *const names[] = { "w_pair", "w_nap", "w_rest" };
@@ -193,8 +179,6 @@ static int busy(struct truth *all, long seconds, bool apart)
 			close(first ? -1 : back[j][0]);
 			close(second ? -1 : back[j][1]);
 		}
-		if (i < 2 * PAIRS && apart)
-			stay(i < 2 ? i : i / 2 % 2);
 		if (i < 2 * PAIRS)
 			pair(i % 2 ? forth[i / 2][0] : back[i / 2][0],
 			     i % 2 ? back[i / 2][1] : forth[i / 2][1], i % 2 == 0, until, &all[i]);
@@ -474,7 +458,7 @@ int main(int argc, char **argv)
 	int running = 0;
 
 	if (argc > 2 && !strcmp(argv[1], "busy"))
-		return busy(all, atol(argv[2]), argc > 3);
+		return busy(all, atol(argv[2]));
 	if (argc > 1 && !strcmp(argv[1], "late"))
 		return late(all);
 	if (argc > 1 && !strcmp(argv[1], "wake"))
