@@ -23,6 +23,18 @@ until_or_dead() { # PID COMMAND…
 	done
 }
 
+# Run COMMAND until it does not return 2, by which it says that a busy machine can be the reason; five times at most. Return what
+# it returned last.
+again() { # COMMAND…
+	local rc
+	for _ in 1 2 3 4 5; do
+		rc=0
+		"$@" || rc=$?
+		[ $rc = 2 ] || break
+	done
+	return $rc
+}
+
 # Conditions.
 in_pause() { [[ $(cut -d' ' -f1 "/proc/$1/syscall" 2>/dev/null) == 34 ]]; }     # PID: it waits in pause()
 in_futex() { [[ $(cut -d' ' -f1 "/proc/$1/syscall" 2>/dev/null) == 202 ]]; }    # PID: it waits for another thread

@@ -92,14 +92,9 @@ END {
 A
 
 computing() { # WHAT CAPTURE OPTION…: record a program that computes, and compare its stacks with its source
-	local attempt
-	for attempt in 1 2 3 4 5; do
-		"$offwind" record -q -F 499 "${@:3}" -- "${inside[@]}" "$java" -cp "$dir" Truth 300000 2>"$dir/log" || fail "record, $1"
-		"$offwind" unwind -q --format tsv -o "$dir/a.tsv" "$2" 2>"$dir/log" || fail "unwind, $1"
-		awk -f "$dir/computing.awk" "$source" "$dir/a.tsv" && return
-		[ $? = 2 ] || break
-	done
-	fail "$1"
+	"$offwind" record -q -F 499 "${@:3}" -- "${inside[@]}" "$java" -cp "$dir" Truth 300000 2>"$dir/log" || fail "record, $1"
+	"$offwind" unwind -q --format tsv -o "$dir/a.tsv" "$2" 2>"$dir/log" || fail "unwind, $1"
+	awk -f "$dir/computing.awk" "$source" "$dir/a.tsv"
 }
 
 try() { # JAVA
@@ -113,7 +108,7 @@ try() { # JAVA
 	kill $pid
 	awk -f "$dir/waiting.awk" "$dir/truth" "$dir/pid.tsv" || fail "waiting threads"
 
-	computing "computing" "$dir/a.owc" --raw="$dir/a.owc" -f folded -o "$dir/live"
+	again computing "computing" "$dir/a.owc" --raw="$dir/a.owc" -f folded -o "$dir/live" || fail "computing"
 	"$offwind" unwind -q --format folded -o "$dir/later" "$dir/a.owc" 2>"$dir/log" || fail "folded"
 	diff <(sort "$dir/live") <(sort "$dir/later") >"$dir/log" || fail "live and later differ"
 	# Elsewhere, where there is no Java at all, they are the same.
@@ -123,7 +118,7 @@ try() { # JAVA
 	diff <(sort "$dir/live") <(sort "$dir/away") >"$dir/log" || fail "elsewhere they differ"
 
 	# Captured alone, nothing is walked while it is recorded, but all is read that a walk will need.
-	computing "computing, captured alone" "$dir/c.owc" --raw -o "$dir/c.owc"
+	again computing "computing, captured alone" "$dir/c.owc" --raw -o "$dir/c.owc" || fail "computing, captured alone"
 }
 
 for java in $(for j in "$root"/usr/lib/jvm/*/bin/java; do realpath "$j"; done | sort -u); do

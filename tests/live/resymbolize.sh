@@ -96,7 +96,7 @@ sqlite3 "$dir/copy-01.db" "UPDATE windows SET samples = x'ff' WHERE id = (SELECT
 # Each of these begins with what was recorded without names: the debug file below --symfs, and from a server.
 "$dir/resymbolized" & resymbolized=$!
 begin() {
-	local seconds
+	local seconds n
 	for seconds in 2 8 32; do # until both of its functions have samples
 		rm -f "$history"* "$dir"/o.db*
 		"$offwind" record -q --db "$db" --history "$history" --rotate 1 -d $seconds -F 199 -p $resymbolized && "$offwind" report --from -1h -n 0 "$history" >"$dir/report"
