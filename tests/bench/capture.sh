@@ -7,7 +7,8 @@
 #   FREQUENCIES  "19 99 997 4999"
 #   SAMPLES      at least this many each (default: 4000), so that the cost of starting does not
 #                dominate; at 19 Hz and with two idle CPUs that takes two minutes for each recorder
-#   PARTS        "recorders handler"
+#   PARTS        "recorders roles handler"
+#   ROUNDS       of the table of roles (default: 3)
 #
 #   samples  samples that arrived, and how many were lost of how many
 #   bytes    per sample, in the file or in the ring; and the part of them that is not user
@@ -20,25 +21,29 @@
 #            the table at the end has both by one measure)
 #   MiB      peak memory of the recorder
 #
+# Then the same recordings in several processes (docs/security.md, "Roles") and in one (OFFWIND_SANDBOX=off), by turns.
+# Both begin and end in what is measured; sandbox.sh tells that apart.
+#
 # Neither reads source lines or inlined calls (--no-lines, perf script --no-inline), and neither
 # finds anything that an earlier run cached (--no-cache; perf takes only file names from ~/.debug).
 # The ratios are to the smaller dump size if it leaves 95 % of the stacks whole, else to the larger.
 set -eu
 export LC_ALL=C
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-parts=${PARTS:-recorders handler}
+parts=${PARTS:-recorders roles handler}
 work=$(mktemp -d "${TMPDIR:-/tmp}/offwind-bench.XXXXXX")
 stats=$(cat /proc/sys/kernel/bpf_stats_enabled)
 trap 'echo $stats >/proc/sys/kernel/bpf_stats_enabled; rm -rf "$work"' EXIT
 . tests/workload.sh
 export WORKLOAD_DIR=$work
 unset XDG_CACHE_HOME
-if [[ $parts == *recorders* ]]; then
+if [[ $parts == *recorders* || $parts == *roles* ]]; then
 	echo 1 >/proc/sys/kernel/bpf_stats_enabled
 	workload "${LOAD:-clang}"
-	python3 - "$work" "$(realpath "$BUILD/offwind")" "${FREQUENCIES:-19 99 997 4999}" "${LOAD:-clang}" "${SAMPLES:-4000}" "${argv[@]}" <<'PY'
-import json, math, os, re, subprocess, sys, threading, time
-work, offwind, frequencies, name, samples, load = sys.argv[1], sys.argv[2], sys.argv[3].split(), sys.argv[4], int(sys.argv[5]), sys.argv[6:]
+	python3 - "$work" "$(realpath "$BUILD/offwind")" "${FREQUENCIES:-19 99 997 4999}" "${LOAD:-clang}" "${SAMPLES:-4000}" "$parts" "${ROUNDS:-3}" "${argv[@]}" <<'PY'
+import json, math, os, re, statistics, subprocess, sys, threading, time
+work, offwind, frequencies, name, samples, parts, rounds, load = (
+    sys.argv[1], sys.argv[2], sys.argv[3].split(), sys.argv[4], int(sys.argv[5]), sys.argv[6], int(sys.argv[7]), sys.argv[8:])
 
 def twice(n):
     """Both CPUs, by a shell that waits for them; each does it n times."""
@@ -94,23 +99,46 @@ def share(counts):
 # The number of samples depends on the load's CPU time only, however busy the machine is.
 subprocess.run(twice(1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 once = os.times().children_user + os.times().children_system
+
+def ours(hz, both):
+    """What a recording by offwind takes: us of CPU time a sample, peak memory, and its statistics."""
+    status, cpu, peak, text = cpu_of(lambda pid: [offwind, 'record', '-F', hz, '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
+                                                  '--no-cache', '--no-lines', '-p', str(pid)], both)
+    if status:
+        sys.exit(text)
+    stats = json.load(open(f'{work}/stats'))
+    return cpu / stats['total']['captured']['samples'] * 1e6, peak, stats
+
+def roles():
+    print('us of CPU a sample, in several processes and in one, by turns')
+    for hz in frequencies:
+        both = twice(math.ceil(max(10, samples / int(hz)) / once))
+        us = [[], []]
+        for round in range(rounds):
+            for one in (False, True) if round % 2 == 0 else (True, False):
+                os.environ['OFFWIND_SANDBOX'] = 'off' if one else ''
+                us[one].append(ours(hz, both)[0])
+        medians = [statistics.median(of) for of in us]
+        pairs = ', '.join(f'{a / b:.3f}' for a, b in zip(*us))
+        print(f'{hz:>5} Hz {medians[0]:>7.1f} {medians[1]:>7.1f}  ratio {medians[0] / medians[1]:.3f}  (pairs: {pairs})', flush=True)
+    os.environ['OFFWIND_SANDBOX'] = ''
+
+if 'recorders' not in parts:
+    roles()
+    sys.exit()
 print(f'{name}, on two CPUs')
 print(f'{"Hz":>5} {"recorder":12} {"samples":>8} {"lost":>7} {"bytes":>7} {"beside":>7} {"us":>7} {"+script":>8} {"whole":>8} {"handler":>8} {"MiB":>5}')
 row = '{:>5} {:12} {:>8} {:>7} {:>7.0f} {:>7} {:>7.1f} {:>8} {:>8} {:>8} {:>5.0f}'
 holds = []
 for hz in frequencies:
     both = twice(math.ceil(max(10, samples / int(hz)) / once))
-    status, cpu, peak, text = cpu_of(lambda pid: [offwind, 'record', '-F', hz, '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
-                                                  '--no-cache', '--no-lines', '-p', str(pid)], both)
-    if status:
-        sys.exit(text)
-    stats = json.load(open(f'{work}/stats'))
+    us, peak, stats = ours(hz, both)
     t, program = stats['total'], stats['program']
     captured, lost = t['captured'], t['lost']['ring_full']
     n = captured['samples']
     beside = (captured['bytes'] - captured['stack_bytes']) / n
-    ours = dict(us=cpu / n * 1e6, lost=lost, n=n, beside=beside)
-    print(row.format(hz, 'offwind', n, lost, captured['bytes'] / n, f'{beside:.0f}', ours['us'], '', f'{100 * share(t["unwound"]):.1f} %',
+    mine = dict(us=us, lost=lost, n=n, beside=beside)
+    print(row.format(hz, 'offwind', n, lost, captured['bytes'] / n, f'{beside:.0f}', us, '', f'{100 * share(t["unwound"]):.1f} %',
                      f'{program["ns"] / max(1, program["runs"]) / 1000:.1f}', peak / 1024), flush=True)
     theirs = []
     for size in ('8192', '65528'):
@@ -141,7 +169,7 @@ for hz in frequencies:
         os.unlink(data)
     if theirs:
         fitting = next((p for p in theirs if p['whole'] >= .95), theirs[-1])
-        holds.append((hz, ours, fitting))
+        holds.append((hz, mine, fitting))
     # The size of a sample in a capture file, uncompressed, apart from its stack.
     if hz == '997':
         status, _, _, text = cpu_of(lambda pid: [offwind, 'record', '-F', hz, f'--raw={work}/a.owc', '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
@@ -155,17 +183,20 @@ for hz in frequencies:
 def say(what, holds):
     print(f'{what:86} {"holds" if holds else "DOES NOT HOLD"}')
 print()
-for hz, ours, perf in holds:
-    say(f'{hz:>5} Hz: bytes beside the stack {ours["beside"]:.0f}, wanted <= 256', ours['beside'] <= 256)
-for hz, ours, perf in holds:
-    say(f'{hz:>5} Hz: us a sample {ours["us"]:.1f} : {perf["us"]:.1f} (perf, {perf["size"]}) = {ours["us"] / perf["us"]:.3f}, wanted <= 0.2',
-        ours['us'] <= perf['us'] / 5)
-for hz, ours, perf in holds:
-    lost, other = (100 * r['lost'] / (r['n'] + r['lost']) for r in (ours, perf))
+for hz, mine, perf in holds:
+    say(f'{hz:>5} Hz: bytes beside the stack {mine["beside"]:.0f}, wanted <= 256', mine['beside'] <= 256)
+for hz, mine, perf in holds:
+    say(f'{hz:>5} Hz: us a sample {mine["us"]:.1f} : {perf["us"]:.1f} (perf, {perf["size"]}) = {mine["us"] / perf["us"]:.3f}, wanted <= 0.2',
+        mine['us'] <= perf['us'] / 5)
+for hz, mine, perf in holds:
+    lost, other = (100 * r['lost'] / (r['n'] + r['lost']) for r in (mine, perf))
     if int(hz) <= 997:
-        say(f'{hz:>5} Hz: lost {ours["lost"]}, wanted 0 (perf, {perf["size"]}: {perf["lost"]})', not ours['lost'])
+        say(f'{hz:>5} Hz: lost {mine["lost"]}, wanted 0 (perf, {perf["size"]}: {perf["lost"]})', not mine['lost'])
     else:
         say(f'{hz:>5} Hz: lost {lost:.2f} %, wanted <= 0.2, and less than perf, {perf["size"]}: {other:.2f}', lost <= .2 and (lost < other or not lost))
+if 'roles' in parts:
+    print()
+    roles()
 PY
 fi
 [[ $parts == *handler* ]] || exit 0
