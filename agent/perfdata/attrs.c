@@ -188,6 +188,13 @@ static bool is_clock(const struct perf_event_attr *attr)
 						    attr->config == PERF_COUNT_SW_TASK_CLOCK);
 }
 
+/* Return whether the event, by its name, is perf's own for waits (perf record --off-cpu). Its period is in nanoseconds. */
+static bool is_off_cpu(const struct perf_event_attr *attr, const char *name)
+{
+	return attr->type == PERF_TYPE_SOFTWARE && attr->config == PERF_COUNT_SW_BPF_OUTPUT &&
+	       !strcmp(name, "offcpu-time");
+}
+
 /* Set the event's name, and its type for pprof. */
 static void name_event(struct source_event *event, const struct perf_event_attr *attr,
 		       const char *name, size_t size)
@@ -230,9 +237,17 @@ static void describe(struct source_event *event, const struct perf_event_attr *a
 
 void perfdata_attrs_name_nth(struct perfdata_attrs *attrs, size_t n, const char *name, size_t size)
 {
-	if (n < attrs->n && attrs->attrs[n].event >= 0)
-		name_event(&attrs->events[attrs->attrs[n].event], &attrs->attrs[n].attr, name,
-			   size);
+	struct perfdata_attr *attr = n < attrs->n ? &attrs->attrs[n] : NULL;
+	struct source_event *event;
+
+	if (!attr || attr->event < 0)
+		return;
+	event = &attrs->events[attr->event];
+	name_event(event, &attr->attr, name, size);
+	if (is_off_cpu(&attr->attr, event->name)) {
+		attr->off_cpu = attr->attr.sample_type & PERF_SAMPLE_RAW;
+		(void)snprintf(event->unit, sizeof(event->unit), "nanoseconds");
+	}
 }
 
 void perfdata_attrs_name(struct perfdata_attrs *attrs, uint64_t id, const char *name, size_t size)

@@ -22,6 +22,7 @@ struct perfdata_attr {
 	int32_t event; /* index in source_info.events; -1: takes no samples (dummy) */
 	uint64_t default_period;
 	uint32_t trailer; /* bytes of sample_id_all at the end of other records */
+	bool off_cpu;	  /* perf record --off-cpu: the raw data of a sample are what counts */
 };
 
 struct perfdata_id {

@@ -109,7 +109,7 @@ static int deliver_sample(struct perfdata *p, const struct perfdata_record *reco
 
 	p->n_samples++;
 	err = record->attr ? perfdata_sample_read(&p->sample, record->attr, p->machine,
-						  record->misc, &body, &p->next[0])
+						  &p->deferred, record->misc, &body, &p->next[0])
 			   : -EBADMSG;
 
 	if (err)
@@ -184,6 +184,8 @@ void perfdata_deliver(struct perfdata *p, const struct perfdata_entry *entry)
 		n = perfdata_record_read(&record, &p->facts, p->path, p->next);
 		if (record.type == PERF_RECORD_LOST || record.type == PERF_RECORD_LOST_SAMPLES)
 			n = count_lost(p, &record, n);
+		else if (record.type == PERFDATA_CALLCHAIN_DEFERRED && !n)
+			perfdata_deferred_drop(&p->deferred, uw_bytes_little8(record.body));
 	}
 	if (n >= 0 && atomic_exchange(&p->window.mapped.cut, false))
 		perfdata_damage(p, -EBADMSG, off, "%s", cut_short);

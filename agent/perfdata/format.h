@@ -76,9 +76,18 @@ enum { /* features */
 };
 
 enum { PERFDATA_MISC_BUILD_ID_SIZE = 1 << 15 }; /* in HEADER_BUILD_ID: its size byte is valid */
+enum { PERFDATA_MISC_LOST_BPF = 1 << 15 }; /* in LOST_SAMPLES: what a filter of perf's left out */
+
+/*
+ * perf's samples of waits (perf record --off-cpu) that it writes at the end have this instead of a time, and more for each
+ * further one.
+ */
+#define PERFDATA_NO_TIME (UINT64_MAX << 32)
 
 /* Missing in the oldest <linux/perf_event.h> that this builds with. */
 enum { PERFDATA_FORMAT_LOST = 1 << 4, PERFDATA_BRANCH_COUNTERS = 1 << 19 };
+enum { PERFDATA_CALLCHAIN_DEFERRED = 22 };	   /* PERF_RECORD_CALLCHAIN_DEFERRED */
+#define PERFDATA_CONTEXT_DEFERRED ((uint64_t)-640) /* PERF_CONTEXT_USER_DEFERRED */
 
 static inline bool perfdata_is_simpleperf(uint32_t type)
 {

@@ -122,6 +122,7 @@ static void close_source(struct source *source)
 	perfdata_attrs_fini(&p->attrs);
 	perfdata_facts_fini(&p->facts);
 	perfdata_sample_fini(&p->sample);
+	perfdata_deferred_fini(&p->deferred);
 	(void)ZSTD_freeDCtx(p->zstd);
 	free(p->scratch);
 	free(p->name);

@@ -7,6 +7,7 @@
 #define AGENT_PERFDATA_READER_STATE_H
 
 #include "agent/perfdata/attrs.h"
+#include "agent/perfdata/deferred.h"
 #include "agent/perfdata/facts.h"
 #include "agent/perfdata/record_queue.h"
 #include "agent/perfdata/records.h"
@@ -56,6 +57,7 @@ struct perfdata {
 	int n_next, at_next;
 	char path[PERFDATA_PATH_MAX];
 	struct perfdata_sample sample;
+	struct perfdata_deferred deferred; /* chains whose records were scanned and not delivered */
 	uint64_t record_off; /* file offset of the record that load() and view() read */
 
 	bool scanned;	       /* everything was scanned */

@@ -204,6 +204,8 @@ static int read_lost(const struct perfdata_record *record, struct event *out)
 {
 	uint64_t n = uw_bytes_little8(record->body + (record->type == PERF_RECORD_LOST ? 8 : 0));
 
+	if (record->type == PERF_RECORD_LOST_SAMPLES && record->misc & PERFDATA_MISC_LOST_BPF)
+		return 0; /* not wanted, and not lost */
 	*out = (struct event){ .type = EVENT_LOST,
 			       .lost = { .reason = EVENT_LOST_RING_FULL, .n_samples = n } };
 	return n != 0;

@@ -117,32 +117,40 @@ static int ips_reserve(struct perfdata_sample *sample, uint32_t n)
 	return 0;
 }
 
+/* Return the addresses of the user's part of a chain that was taken later, and their number; NULL: there is none. */
+static const uint8_t *find_deferred(const struct perfdata_deferred *deferred, const uint8_t *ips,
+				    uint64_t n, uint32_t *n_deferred)
+{
+	for (uint64_t i = 0; i + 1 < n; i++)
+		if (uw_bytes_little8(ips + 8 * i) == PERFDATA_CONTEXT_DEFERRED)
+			return perfdata_deferred_find(deferred, uw_bytes_little8(ips + 8 * i + 8),
+						      n_deferred);
+	return NULL;
+}
+
 /*
- * Read a call chain: addresses, with PERF_CONTEXT_* markers that say to which context (kernel,
+ * Take the addresses of a call chain, with PERF_CONTEXT_* markers that say to which context (kernel,
  * user, guest) the following addresses belong.
  */
-static void read_callchain(struct reader *r, struct perfdata_sample *sample, unsigned int mode,
-			   struct event_sample *out)
+static int take_callchain(const uint8_t *ips, uint32_t n, unsigned int mode,
+			  const struct perfdata_deferred *deferred, struct perfdata_sample *sample,
+			  struct event_sample *out)
 {
-	uint64_t n = u64(r), whose = (uint64_t)PERF_CONTEXT_GUEST;
-	uint64_t *user;
-	const uint8_t *ips;
+	uint64_t whose = (uint64_t)PERF_CONTEXT_GUEST, *user;
+	uint32_t n_deferred = 0;
+	const uint8_t *later = find_deferred(deferred, ips, n, &n_deferred);
+	int err;
 
 	if (mode == PERF_RECORD_MISC_KERNEL)
 		whose = (uint64_t)PERF_CONTEXT_KERNEL;
 	else if (mode == PERF_RECORD_MISC_USER)
 		whose = (uint64_t)PERF_CONTEXT_USER;
-	if (!r->err && n > left(r) / 8)
-		r->err = -EBADMSG;
-	ips = take(r, n * 8);
-	if (!ips || !n)
-		return;
-	r->err = ips_reserve(sample, 2 * (uint32_t)n);
-	if (r->err)
-		return;
+	err = ips_reserve(sample, 2 * n + n_deferred);
+	if (err)
+		return err;
 	user = sample->kernel_ips + n;
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t ip = uw_bytes_little8(ips + 8 * i);
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t ip = uw_bytes_little8(ips + 8 * (size_t)i);
 
 		if (ip >= (uint64_t)PERF_CONTEXT_MAX)
 			whose = ip;
@@ -151,8 +159,49 @@ static void read_callchain(struct reader *r, struct perfdata_sample *sample, uns
 		else if (whose == (uint64_t)PERF_CONTEXT_USER)
 			user[out->n_user_ips++] = ip;
 	}
+	for (uint32_t i = 0; i < n_deferred; i++) {
+		uint64_t ip = uw_bytes_little8(later + 8 * (size_t)i);
+
+		if (ip < (uint64_t)PERF_CONTEXT_MAX)
+			user[out->n_user_ips++] = ip;
+	}
 	out->kernel_ips = sample->kernel_ips;
 	out->user_ips = user;
+	return 0;
+}
+
+static void read_callchain(struct reader *r, struct perfdata_sample *sample,
+			   const struct perfdata_deferred *deferred, unsigned int mode,
+			   struct event_sample *out)
+{
+	uint64_t n = u64(r);
+	const uint8_t *ips;
+
+	if (!r->err && n > left(r) / 8)
+		r->err = -EBADMSG;
+	ips = take(r, n * 8);
+	if (ips && n)
+		r->err = take_callchain(ips, (uint32_t)n, mode, deferred, sample, out);
+}
+
+/*
+ * Take what perf's BPF program says of a wait instead of what the event says, which came when the wait had ended: u32 pid,
+ * tid; u64 ns, then a call chain: u64 n, addresses; u64 cgroup.
+ */
+static int take_off_cpu(const uint8_t *raw, uint32_t size, const struct perfdata_deferred *deferred,
+			struct perfdata_sample *sample, struct event *event)
+{
+	struct event_sample *out = &event->sample;
+	uint64_t n = size >= 24 ? uw_bytes_little8(raw + 16) : 0;
+
+	if (size < 32 || n > (size - 32) / 8)
+		return -EBADMSG;
+	event->pid = uw_bytes_little(raw);
+	event->tid = uw_bytes_little(raw + 4);
+	out->period = uw_bytes_little8(raw + 8);
+	out->cgroup_id = uw_bytes_little8(raw + 24 + 8 * n);
+	out->n_kernel_ips = out->n_user_ips = 0;
+	return take_callchain(raw + 24, (uint32_t)n, PERF_RECORD_MISC_USER, deferred, sample, out);
 }
 
 #define BRANCH_SIZE 24u /* bytes: u64 from, to, flags */
@@ -320,10 +369,12 @@ static void use_ip(struct perfdata_sample *sample, const struct machine *machine
 }
 
 int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_attr *attr,
-			 const struct machine *machine, uint16_t misc, struct perfdata_body *body,
-			 struct event *event)
+			 const struct machine *machine, const struct perfdata_deferred *deferred,
+			 uint16_t misc, struct perfdata_body *body, struct event *event)
 {
 	struct reader reader = { .body = body }, *r = &reader;
+	const uint8_t *raw = NULL;
+	uint32_t raw_size = 0;
 	struct event_sample *out = &event->sample;
 	uint64_t type = attr->attr.sample_type, ip = 0;
 
@@ -361,11 +412,15 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 	if (type & PERF_SAMPLE_READ)
 		skip_read(r, attr->attr.read_format);
 	if (type & PERF_SAMPLE_CALLCHAIN)
-		read_callchain(r, sample, misc & PERF_RECORD_MISC_CPUMODE_MASK, out);
+		read_callchain(r, sample, deferred, misc & PERF_RECORD_MISC_CPUMODE_MASK, out);
 	if (type & PERF_SAMPLE_RAW) {
 		const uint8_t *size = take(r, 4);
 
-		skip(r, size ? uw_bytes_little(size) : 0);
+		raw_size = size ? uw_bytes_little(size) : 0;
+		if (attr->off_cpu)
+			raw = take(r, raw_size);
+		else
+			skip(r, raw_size);
 	}
 	if (type & PERF_SAMPLE_BRANCH_STACK)
 		read_branches(r, &attr->attr, misc, sample, out);
@@ -396,9 +451,14 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 	if (type & PERF_SAMPLE_AUX)
 		skip(r, u64(r));
 
+	if (raw && !r->err) {
+		r->err = take_off_cpu(raw, raw_size, deferred, sample, event);
+		misc = PERF_RECORD_MISC_USER;
+		ip = out->n_user_ips ? out->user_ips[0] : 0;
+	}
 	if (!out->period)
 		out->period = 1;
-	if (type & PERF_SAMPLE_IP)
+	if (type & PERF_SAMPLE_IP && (!attr->off_cpu || ip))
 		use_ip(sample, machine, misc, ip, type, out);
 	return r->err;
 }

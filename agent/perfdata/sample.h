@@ -5,6 +5,7 @@
 #define AGENT_PERFDATA_SAMPLE_H
 
 #include "agent/perfdata/attrs.h"
+#include "agent/perfdata/deferred.h"
 #include "agent/source/machine.h"
 
 /*
@@ -34,11 +35,11 @@ void perfdata_sample_fini(struct perfdata_sample *sample);
 
 /*
  * Fill the event, except its time, from body, which follows the record's header. misc is from that
- * header. Pointers in the event are valid until body or sample changes. Return -EBADMSG if the
- * record contradicts itself, -ENOMEM, or an error of load.
+ * header. deferred has the user's part of chains that were taken later. Pointers in the event are valid until body or
+ * sample changes. Return -EBADMSG if the record contradicts itself, -ENOMEM, or an error of load.
  */
 int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_attr *attr,
-			 const struct machine *machine, uint16_t misc, struct perfdata_body *body,
-			 struct event *event);
+			 const struct machine *machine, const struct perfdata_deferred *deferred,
+			 uint16_t misc, struct perfdata_body *body, struct event *event);
 
 #endif

@@ -121,9 +121,10 @@ static void scan_user(struct perfdata *p, uint64_t off, const uint8_t *record, s
 		err = perfdata_facts_build_id(&p->facts, record, size);
 		break;
 	case PERFDATA_HEADER_FEATURE:
+		/* An empty one ends the features. Its number is one more than the last that this perf knew. */
 		if (size < 16)
 			err = -EBADMSG;
-		else if (uw_bytes_little8(record + 8) < PERFDATA_FEATURES)
+		else if (size > 16 && uw_bytes_little8(record + 8) < PERFDATA_FEATURES)
 			err = perfdata_facts_feature(&p->facts, &p->attrs,
 						     (unsigned int)uw_bytes_little8(record + 8),
 						     record + 16, size - 16);
@@ -152,12 +153,13 @@ static bool gives_events(uint32_t type)
 {
 	return type == PERF_RECORD_MMAP || type == PERF_RECORD_MMAP2 || type == PERF_RECORD_COMM ||
 	       type == PERF_RECORD_FORK || type == PERF_RECORD_EXIT || type == PERF_RECORD_LOST ||
-	       type == PERF_RECORD_LOST_SAMPLES || type == PERF_RECORD_SAMPLE;
+	       type == PERF_RECORD_LOST_SAMPLES || type == PERF_RECORD_SAMPLE ||
+	       type == PERFDATA_CALLCHAIN_DEFERRED;
 }
 
 /*
  * Read the time of a kernel record. Return false if it has none; the values 0 and UINT64_MAX mean
- * that the time is unknown.
+ * that the time is unknown. What perf adds at the end belongs to all of the recording, and has its newest time.
  */
 static bool read_time(const struct perfdata *p, const uint8_t *record, size_t size,
 		      uint64_t *time_ns)
@@ -172,6 +174,8 @@ static bool read_time(const struct perfdata *p, const uint8_t *record, size_t si
 	else
 		stated = perfdata_record_time(perfdata_attrs_of_record(&p->attrs, body, size), body,
 					      size, time_ns);
+	if (stated && *time_ns >= PERFDATA_NO_TIME && *time_ns != UINT64_MAX)
+		*time_ns = p->queue.newest_ns;
 	return stated && *time_ns && *time_ns != UINT64_MAX;
 }
 
@@ -211,6 +215,17 @@ static void scan_kernel(struct perfdata *p, const uint8_t *record, size_t got, u
 		return;
 	if (type == PERF_RECORD_MMAP || type == PERF_RECORD_MMAP2)
 		find_kernel_text(p, record, got);
+	if (type == PERFDATA_CALLCHAIN_DEFERRED) {
+		err = perfdata_deferred_add(&p->deferred, record + PERFDATA_RECORD_HEADER_SIZE,
+					    got - PERFDATA_RECORD_HEADER_SIZE);
+		if (err == -EBADMSG)
+			perfdata_damage(p, err, p->off, "a record of type %u contradicts itself",
+					type);
+		else if (err)
+			PERFDATA_STOP(p, err, p->off, "%s", strerror(-err));
+		if (err)
+			return;
+	}
 	if (copied)
 		perfdata_hold(record);
 	entry.order = p->n_records++ << 17 | size << 1 | (copied ? PERFDATA_ENTRY_COPIED : 0);

@@ -344,8 +344,10 @@ static enum module_kind kind_of(const struct modules *modules, uint32_t pid,
 {
 	const char *path = mapping->path;
 	/* Heap and stack are executable only if a program generates code there. */
-	static const char *const generated[] = { "//anon",	"/memfd:", "/dev/zero", "/SYSV",
-						 "anon_inode:", "[anon",   "[heap]",	"[stack" };
+	static const char *const generated[] = {
+		"//anon",      "/anon_hugepage", "/memfd:", "/dev/zero", "/SYSV",
+		"anon_inode:", "[anon",		 "[heap]",  "[stack"
+	};
 
 	if (!*path)
 		return MODULE_JIT;

@@ -573,6 +573,143 @@ static void test_the_sampled_address_replaces_none_of_the_chain(void)
 	free(b.at);
 }
 
+static uint64_t chain_seen[4][8]; /* of each sample, the user's part */
+static uint32_t n_chain_seen[4], n_chains;
+
+static void look_at_chains(const struct event *event)
+{
+	const struct event_sample *s = &event->sample;
+
+	if (event->type != EVENT_SAMPLE || n_chains == 4)
+		return;
+	n_chain_seen[n_chains] = s->n_user_ips;
+	for (uint32_t i = 0; i < s->n_user_ips && i < 8; i++)
+		chain_seen[n_chains][i] = s->user_ips[i];
+	n_chains++;
+}
+
+/* A sample in the kernel whose user frames come later, under a cookie. */
+static void put_deferred_sample(struct bytes *b, uint64_t cookie, uint64_t time)
+{
+	size_t start = begin_record(b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
+
+	put64(b, 0xffffffff81000100);
+	put32(b, 7);
+	put32(b, 7);
+	put64(b, time);
+	put64(b, 4);
+	put64(b, (uint64_t)PERF_CONTEXT_KERNEL);
+	put64(b, 0xffffffff81000100);
+	put64(b, (uint64_t)-640); /* PERF_CONTEXT_USER_DEFERRED */
+	put64(b, cookie);
+	end_record(b, start);
+}
+
+static void put_deferred_chain(struct bytes *b, uint64_t cookie, uint64_t ip, uint64_t time)
+{
+	size_t start =
+		begin_record(b, 22, PERF_RECORD_MISC_USER); /* PERF_RECORD_CALLCHAIN_DEFERRED */
+
+	put64(b, cookie);
+	put64(b, 3);
+	put64(b, (uint64_t)PERF_CONTEXT_USER);
+	put64(b, ip);
+	put64(b, ip + 1);
+	put_trailer(b, time);
+	end_record(b, start);
+}
+
+static void test_user_frames_that_come_later(void)
+{
+	struct perf_event_attr attr = plain;
+	struct bytes b = { 0 }, file;
+
+	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	put_deferred_sample(&b, 5, 100);
+	put_deferred_sample(&b, 6, 110);
+	put_deferred_sample(&b, 5, 120); /* the thread had not returned yet */
+	put_deferred_chain(&b, 5, 0x401000, 130);
+	put_deferred_sample(&b, 5, 140); /* a number is not used again so soon: its chain is lost */
+	put_deferred_chain(&b, 6, 0x402000, 150);
+	file = make_file(&attr, 1, NULL, &b, NULL);
+	n_chains = 0;
+	CHECK(read_fd(as_file(file.at, file.size), look_at_chains) == 0, error);
+	CHECK(n_seen == 4 && n_chains == 4, "four samples, and nothing else");
+	CHECK(n_chain_seen[0] == 2 && chain_seen[0][0] == 0x401000 && chain_seen[0][1] == 0x401001,
+	      "the frames of its cookie");
+	CHECK(n_chain_seen[1] == 2 && chain_seen[1][0] == 0x402000, "of the other one");
+	CHECK(n_chain_seen[2] == 2 && chain_seen[2][0] == 0x401000, "two samples have the same");
+	CHECK(n_chain_seen[3] == 0, "no frames of others");
+	CHECK(seen[0].sample.n_kernel_ips == 1, "the cookie is no address");
+	free(file.at);
+	free(b.at);
+
+	b = (struct bytes){ 0 };
+	put_deferred_chain(&b, 5, 0x401000, 130);
+	b.at[16] = 0xff; /* more addresses than the record has */
+	put_deferred_sample(&b, 5, 140);
+	CHECK(read_records(&attr, &b) == -EBADMSG && n_seen == 1, "damage");
+	CHECK(strstr(error, "type 22 contradicts itself"), error);
+}
+
+/*
+ * perf record --off-cpu: the BPF program says in the raw data who waited, how long and where. Samples that
+ * perf writes at the end have no time.
+ */
+static void test_waits(void)
+{
+	struct perf_event_attr attr = plain;
+	struct bytes b = { 0 }, file;
+	struct feature feature = { .number = 12 /* HEADER_EVENT_DESC */ };
+	size_t start;
+
+	attr.config = PERF_COUNT_SW_BPF_OUTPUT;
+	attr.sample_type |= PERF_SAMPLE_RAW | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN;
+	put_plain_sample(&b, 1, 50); /* too short: damaged */
+	for (uint64_t i = 0; i < 2; i++) {
+		start = begin_record(&b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
+		put64(&b, 0);
+		put32(&b, 0);
+		put32(&b, 0);
+		put64(&b, i ? UINT64_MAX << 32 | i : 100);
+		put64(&b, 1); /* period */
+		put64(&b, 0); /* call chain */
+		put32(&b, 8 * 7);
+		put32(&b, 30);
+		put32(&b, 31);
+		put64(&b, 7000000);
+		put64(&b, 3);
+		put64(&b, (uint64_t)PERF_CONTEXT_USER);
+		put64(&b, 0x401000);
+		put64(&b, 0x402000);
+		put64(&b, 0xc9);
+		put32(&b, 0);
+		end_record(&b, start);
+	}
+	put32(&feature.content, 1);
+	put32(&feature.content, sizeof(attr));
+	put(&feature.content, &attr, sizeof(attr));
+	put32(&feature.content, 0);
+	put32(&feature.content, 16);
+	put(&feature.content, "offcpu-time\0\0\0\0\0", 16);
+	file = make_file(&attr, 1, NULL, &b, &feature);
+	n_chains = 0;
+	CHECK(read_fd(as_file(file.at, file.size), look_at_chains) == -EBADMSG && n_seen == 3,
+	      error);
+	CHECK(seen[1].type == EVENT_SAMPLE && seen[2].type == EVENT_SAMPLE, "two waits");
+	for (int i = 1; i < 3; i++)
+		CHECK(seen[i].pid == 30 && seen[i].tid == 31 && seen[i].sample.period == 7000000 &&
+			      seen[i].sample.cgroup_id == 0xc9 && seen[i].sample.n_user_ips == 2 &&
+			      !seen[i].sample.n_kernel_ips,
+		      "who waited, and how long");
+	CHECK(n_chains == 2 && chain_seen[0][0] == 0x401000 && chain_seen[1][1] == 0x402000,
+	      "where");
+	CHECK(seen[1].time_ns == 100 && seen[2].time_ns == 100, "the end of the recording");
+	free(file.at);
+	free(feature.content.at);
+	free(b.at);
+}
+
 static struct uw_region stack_seen;
 static uint8_t stack_bytes[64];
 
@@ -803,9 +940,35 @@ static void test_losses_are_counted_once(void)
 		      seen[2].lost.n_samples == 1,
 	      "8 in all");
 	CHECK(seen[0].lost.reason == EVENT_LOST_RING_FULL, "the ring was full");
+	/* What a filter of perf's left out (perf record --filter) is not lost. */
+	start = begin_record(&b, PERF_RECORD_LOST_SAMPLES, 1 << 15);
+	put64(&b, 1000);
+	put_trailer(&b, 0);
+	end_record(&b, start);
+	CHECK(read_records(&plain, &b) == 0 && n_seen == 0, error);
 }
 
 /* ---- streams, payload, compression ---------------------------------------------------------- */
+
+/* perf ends the features of a stream with an empty one, numbered after the last that it knows. */
+static void test_the_end_of_features_is_none(void)
+{
+	static const uint64_t numbers[] = { DIR_FORMAT, CLOCK_DATA, ARCH, 40 };
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		struct bytes b = { 0 };
+		size_t start;
+
+		put_pipe_header(&b, &plain);
+		start = begin_record(&b, FEATURE, 0);
+		put64(&b, numbers[i]);
+		end_record(&b, start);
+		put_plain_sample(&b, 1, 100);
+		CHECK(read_fd(as_pipe(b.at, b.size), NULL) == 0 && n_seen == 1, error);
+		(void)wait(NULL);
+		free(b.at);
+	}
+}
 
 static void test_payload_is_passed_by(void)
 {
@@ -1142,11 +1305,14 @@ int main(void)
 	test_events_are_told_apart_by_identifier();
 	test_every_field_has_its_place();
 	test_the_sampled_address_replaces_none_of_the_chain();
+	test_user_frames_that_come_later();
+	test_waits();
 	test_stacks();
 	test_aarch64_registers();
 	test_tasks();
 	test_mappings();
 	test_losses_are_counted_once();
+	test_the_end_of_features_is_none();
 	test_payload_is_passed_by();
 	test_compressed_records_may_be_cut_anywhere();
 	test_compressed_data_do_not_grow_without_end();

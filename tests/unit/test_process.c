@@ -251,8 +251,8 @@ static void test_names_of_mappings_tell_their_kind(void)
 		{ "//anon", MODULE_JIT },	  { "", MODULE_JIT },
 		{ "/memfd:jit", MODULE_JIT },	  { "/dev/zero", MODULE_JIT },
 		{ "[heap]", MODULE_JIT },	  { "[stack]", MODULE_JIT },
-		{ "anon_inode:[x]", MODULE_JIT }, { "[vsyscall]", MODULE_OTHER },
-		{ "[uprobes]", MODULE_OTHER },
+		{ "anon_inode:[x]", MODULE_JIT }, { "/anon_hugepage", MODULE_JIT },
+		{ "[vsyscall]", MODULE_OTHER },	  { "[uprobes]", MODULE_OTHER },
 	};
 
 	begin();
