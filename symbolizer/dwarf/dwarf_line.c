@@ -25,6 +25,7 @@ struct program {
 	/* Addresses whose rows are wanted, ascending; NULL: all rows. */
 	const uint64_t *wanted;
 	size_t n_wanted, n_found;
+	uint8_t *found; /* 1: a row covered it, as rows of several sequences may; owned */
 	/* State of the current sequence: */
 	size_t at;     /* index in wanted of the first address that the rows so far do not reach */
 	uint64_t next; /* wanted[at] */
@@ -101,7 +102,10 @@ static int take_row(struct program *p, uint64_t addr, uint32_t file, uint32_t li
 		if (!err)
 			err = push_row(p, addr, DW_ROW_END, 0);
 		find_next(p, addr);
-		p->n_found += p->at - at;
+		for (; at < p->at; at++) {
+			p->n_found += !p->found[at];
+			p->found[at] = 1;
+		}
 	}
 	p->before = (struct dw_row){ .addr = addr, .file = file, .line = line };
 	return err;
@@ -508,8 +512,10 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 		return err;
 	file->budget->spent += size;
 	p.lists.table = calloc(1, sizeof(*p.lists.table));
+	p.found = n_wanted ? calloc(n_wanted, 1) : NULL;
 	c = uw_bytes_of(p.lists.bytes, size);
-	err = p.lists.table ? parse(&p, &c) : -ENOMEM;
+	err = p.lists.table && (p.found || !n_wanted) ? parse(&p, &c) : -ENOMEM;
+	free(p.found);
 	free(p.sequences);
 	if (owned)
 		dw_spare_give(&file->line_spare, owned, room);

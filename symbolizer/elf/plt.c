@@ -222,6 +222,7 @@ static uint32_t word_at(const uint8_t *p)
  * Decode the entries of an x86_64 PLT (psABI §5.2; with IBT: §11; with the bnd prefix):
  *   [endbr64] [bnd] jmp *slot(%rip) …       states the slot itself
  *   [endbr64] push $index; [bnd] jmp PLT0   states the index in .rela.plt
+ *   endbr64; mov $index, %r11d; jmp *slot(%rip)   of mold
  */
 static int x86_64_entries(struct plt *plt, const Elf64_Shdr *section, const uint8_t *code)
 {
@@ -239,6 +240,8 @@ static int x86_64_entries(struct plt *plt, const Elf64_Shdr *section, const uint
 			p += 4;
 		if (*p == 0xf2)
 			p++;
+		if (end - p >= 12 && p[0] == 0x41 && p[1] == 0xbb)
+			p += 6;
 		if (end - p >= 6 && p[0] == 0xff && p[1] == 0x25) {
 			int64_t next = (p - code) + 6;
 			int32_t disp = (int32_t)word_at(p + 2);

@@ -251,20 +251,21 @@ static int unpack_zlib(const struct uw_source *packed, struct sink *sink)
 	return err;
 }
 
-/* Unpack zstd data in chunks. */
+/* Unpack zstd data in chunks. Linkers write one frame after the other, for 1 MiB each, on several threads. */
 static int unpack_zstd(const struct uw_source *packed, struct sink *sink)
 {
 	uint8_t *in = malloc(CHUNK), *out = malloc(CHUNK);
 	ZSTD_DStream *stream = ZSTD_createDStream();
 	uint64_t off = 0;
-	size_t rc = 1;
+	size_t left = 1; /* 0: a frame has ended */
 	int err = in && out && stream ? 0 : -ENOMEM;
 
 	if (stream)
 		(void)ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax, UW_ZSTD_WINDOW_LOG_MAX);
-	while (!err && rc) {
+	while (!err && (off < packed->size || left)) {
 		size_t n = packed->size - off < CHUNK ? (size_t)(packed->size - off) : CHUNK;
 		ZSTD_inBuffer from = { .src = in, .size = n };
+		bool more = true; /* of the output, or of the input */
 
 		if (!n) {
 			err = -EBADMSG;
@@ -272,11 +273,12 @@ static int unpack_zstd(const struct uw_source *packed, struct sink *sink)
 		}
 		err = uw_source_read(packed, off, in, n);
 		off += n;
-		while (!err && rc && from.pos < from.size) {
+		while (!err && more) {
 			ZSTD_outBuffer to = { .dst = out, .size = CHUNK };
 
-			rc = ZSTD_decompressStream(stream, &to, &from);
-			err = ZSTD_isError(rc) ? -EBADMSG : put(sink, out, to.pos);
+			left = ZSTD_decompressStream(stream, &to, &from);
+			err = ZSTD_isError(left) ? -EBADMSG : put(sink, out, to.pos);
+			more = from.pos < from.size || (left && to.pos == to.size);
 		}
 	}
 	ZSTD_freeDStream(stream);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #define TEXT "debug information"
 
@@ -79,8 +80,76 @@ static void test_both_readers_have_one_limit_for_windows(void)
 	}
 }
 
+/* Write a frame with n bytes, the numbers from first on, in blocks without compression. Return its size. */
+static size_t raw_frame(size_t first, size_t n, uint8_t *out)
+{
+	static const uint8_t head[] = { 0x28, 0xb5, 0x2f, 0xfd, 0, (20 - 10) << 3 };
+	size_t at = sizeof(head);
+
+	memcpy(out, head, sizeof(head));
+	for (size_t i = 0; i < n;) {
+		size_t block = n - i < 100000 ? n - i : 100000;
+
+		out[at++] = (uint8_t)((i + block == n) | (block & 31) << 3);
+		out[at++] = (uint8_t)(block >> 5);
+		out[at++] = (uint8_t)(block >> 13);
+		for (size_t end = i + block; i < end; i++)
+			out[at++] = (uint8_t)((first + i) * 7 >> 3);
+	}
+	return at;
+}
+
+/* As linkers write them that pack on several threads: frames of 1 MiB, and a shorter one. */
+static void test_several_frames_are_one_section(void)
+{
+	enum { FRAME = 1 << 20, LAST = 300000, ALL = 2 * FRAME + LAST };
+	uint8_t *bytes = malloc(ALL + ALL / 8);
+	Elf64_Chdr head = { .ch_type = 2, .ch_size = ALL };
+	Elf64_Shdr headers[2] = {
+		{ 0 }, { .sh_name = 1, .sh_type = SHT_PROGBITS, .sh_flags = SHF_COMPRESSED }
+	};
+	char names[] = "\0.debug_info";
+	size_t n = sizeof(head), wrong = 0;
+	struct sym_section section;
+	int err;
+
+	if (!bytes)
+		abort();
+	memcpy(bytes, &head, sizeof(head));
+	for (size_t i = 0; i < ALL; i += FRAME)
+		n += raw_frame(i, ALL - i < FRAME ? ALL - i : FRAME, bytes + n);
+	/* Whole, cut short, and with something behind the last frame. */
+	for (int more = -1; more <= 1; more++) {
+		struct uw_elf image = {
+			.source = { .fd = -1, .image = bytes, .size = n + (size_t)(ssize_t)more },
+			.sections = headers,
+			.n_sections = 2,
+			.names = names,
+			.names_size = sizeof(names)
+		};
+
+		headers[1].sh_size = image.source.size;
+		bytes[n] = 0;
+		err = sym_section_open(&image, ".debug_info", &section);
+		CHECK(err == (more ? -EBADMSG : 0), "what is not whole is damaged");
+		if (err)
+			continue;
+		CHECK(section.source.size == ALL, "its size");
+		for (size_t i = 0; i < ALL; i += 4093) {
+			uint8_t byte = 0;
+
+			CHECK(!sym_section_read(&section, i, &byte, 1), "read");
+			wrong += byte != (uint8_t)(i * 7 >> 3);
+		}
+		CHECK(!wrong, "its bytes");
+		sym_section_close(&section);
+	}
+	free(bytes);
+}
+
 int main(void)
 {
 	test_both_readers_have_one_limit_for_windows();
+	test_several_frames_are_one_section();
 	return check_done();
 }
