@@ -260,6 +260,9 @@ static void test_signal_trampoline(void)
 	CHECK(right && m.regs.known == 0x1ffffffff, "all registers, lr and pc apart");
 	code = code_at(code_of, 2, 4);
 	CHECK(ARM->signal(&code, true, &rule) && !ARM->signal(&code, false, &rule), "on the svc");
+	code = code_at(code_of, 3, 4);
+	CHECK(ARM->signal(&code, true, &rule) && !ARM->signal(&code, false, &rule),
+	      "in the kernel");
 	code = code_at(code_of, 0, 4);
 	CHECK(!ARM->signal(&code, true, &rule), "before it");
 	code = code_at(code_of, 1, 2);
@@ -338,12 +341,18 @@ static uint64_t words[WORDS];
 static struct uw_frame frames[16];
 static struct uw_object *object;
 
-/* CIE "zR": code 4, data -8, ra 30, CFA sp + 0; FDE: CFA sp + 64, x29 at c-64, ra at c-56. */
-static const uint8_t eh_frame[] = { 16,	  0,	0,    0,  0,	0, 0,	 0,    1,  'z',	 'R',
-				    0,	  4,	0x78, 30, 1,	0, 0x0c, 31,   0, /* CIE */
-				    0x18, 0,	0,    0,  0x18, 0, 0,	 0,    0,  0,	 0,
-				    0,	  0x00, 1,    0,  0,	0, 0x41, 0x0e, 64, 0x9d, 8,
-				    0x9e, 7,	0,    0,  0,	0, 0,	 0,    0,  0 };
+/*
+ * CIE "zR": code 4, data -8, ra 30, CFA sp + 0; FDE: CFA sp + 64, x29 at c-64, ra at c-56. Two more, which leave lr
+ * alone: CFA sp + 16, and as the CIE says.
+ */
+static const uint8_t eh_frame[] = {
+	16,   0,    0,	  0,  0,    0,	  0,	0,  1,	  'z', 'R',  0, 4,    0x78, 30, 1,
+	0,    0x0c, 31,	  0,  0x18, 0,	  0,	0,  0x18, 0,   0,    0, 0,    0,    0,	0,
+	0,    1,    0,	  0,  0,    0x41, 0x0e, 64, 0x9d, 8,   0x9e, 7, 0,    0,    0,	0,
+	0x10, 0,    0,	  0,  52,   0,	  0,	0,  0,	  0,   0,    0, 0x20, 0,    0,	0,
+	0,    0x41, 0x0e, 16, 0x10, 0,	  0,	0,  72,	  0,   0,    0, 0,    0,    0,	0,
+	0x20, 0,    0,	  0,  0,    0,	  0,	0,  0,	  0,   0,    0,
+};
 
 static void make_object(void)
 {
@@ -360,6 +369,10 @@ static void make_object(void)
 	memcpy(section, eh_frame, sizeof(eh_frame));
 	section[16] = 0x03; /* udata4 */
 	memcpy(section + 28, &start, 4);
+	start = IMAGE_CODE + 0x340;
+	memcpy(section + 56, &start, 4);
+	start = IMAGE_CODE + 0x380;
+	memcpy(section + 76, &start, 4);
 
 	code[0x00] = BTI_C;
 	code[0x40] = BTI_C;
@@ -372,6 +385,8 @@ static void make_object(void)
 	code[0xc0] = 0xa9bc7bfd; /* stp x29, x30, [sp, #-64]! */
 	code[0xc1] = MOV_FP;
 	code[0xc2] = 0x97ffff7e; /* bl 0x100, from 0x308 */
+	code[0xd0] = 0xd10043ff; /* sub sp, sp, #16 */
+	code[0xd1] = 0x9400000f; /* bl 0x380, from 0x344 */
 	code[0x100] = BLR_X8;
 	object = image_object(&image);
 	CHECK(object != NULL, "image");
@@ -482,6 +497,20 @@ static void test_rules_after_a_record(void)
 	      "counted from the record");
 }
 
+/* A leaf, out of which the compiler moved code to a function of its own: that is called without CFI for the new lr. */
+static void test_a_lost_link(void)
+{
+	struct uw_stack s;
+
+	memset(words, 0, sizeof(words));
+	s = walk(CODE + 0x388, STACK + 16, CODE + 0x348);
+	CHECK(s.n_frames == 2 && s.stop == UW_STOP_REG_UNKNOWN,
+	      "not the same frame again and again");
+	CHECK(frames[1].pc == CODE + 0x348 && frames[1].stepper == UW_STEPPER_CFI, "its caller");
+	s = walk(CODE + 0x348, STACK + 16, CALLER);
+	CHECK(s.n_frames >= 2 && frames[1].pc == CALLER, "the leaf itself");
+}
+
 int main(void)
 {
 	test_calls();
@@ -495,6 +524,7 @@ int main(void)
 	test_leaf();
 	test_frame_record();
 	test_rules_after_a_record();
+	test_a_lost_link();
 	uw_object_put(object);
 	return check_done();
 }

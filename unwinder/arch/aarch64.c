@@ -70,8 +70,11 @@ static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_
 		code->after >= sizeof(sigreturn) && !memcmp(code->at, sigreturn, sizeof(sigreturn));
 	bool within = exact && code->before >= 4 && code->after >= 4 &&
 		      !memcmp(code->at - 4, sigreturn, sizeof(sigreturn));
+	/* Registers that were saved inside the kernel have the pc behind the system call. */
+	bool behind = exact && code->before >= sizeof(sigreturn) &&
+		      !memcmp(code->at - sizeof(sigreturn), sigreturn, sizeof(sigreturn));
 
-	if (!here && !within)
+	if (!here && !within && !behind)
 		return false;
 	*rule = (struct uw_rule){ .cfa_expr = context_cfa,
 				  .cfa_size = sizeof(context_cfa),

@@ -158,7 +158,10 @@ static int step_by_rule(struct uw_cursor_state *s, const struct uw_cursor_state 
 			struct uw_rule *rule, uint64_t bias)
 {
 	struct uw_machine machine = uw_cursor_machine(s), old = machine;
+	const struct uw_arch *arch = s->target->arch;
 	uint64_t cfa = 0, pc = uw_cursor_pc(s);
+	bool lost = uw_step_lost_link(arch, rule, s->exact, pc,
+				      uw_cursor_stripped(s, s->regs.value[arch->lr]));
 	int got;
 
 	machine.bias = old.bias = bias;
@@ -169,7 +172,8 @@ static int step_by_rule(struct uw_cursor_state *s, const struct uw_cursor_state 
 	s->stepper = rule->stepper;
 	s->confidence = UW_CONFIDENCE_RULE;
 	settle_by_rule(s, before, &old, rule, cfa);
-	return arrive(s, before, uw_step_switches(rule), rule->signal);
+	got = arrive(s, before, uw_step_switches(rule), rule->signal);
+	return got == 1 && lost ? stopping(s, UW_STOP_REG_UNKNOWN, pc) : got;
 }
 
 /* Return whether the frame record at fp links to another one further up the stack. */

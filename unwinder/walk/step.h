@@ -70,6 +70,20 @@ static inline enum uw_stop uw_step_stop(int got)
 }
 
 /*
+ * Return whether a rule takes lr for the return address where a call out of this frame has left the frame's own pc in lr:
+ * what lr had before is not known. (Compilers move code out of functions, and call it without CFI for that.) exact is that
+ * of the frame, pc its pc, and lr what lr has, both without authentication codes.
+ */
+static inline bool uw_step_lost_link(const struct uw_arch *arch, const struct uw_rule *rule,
+				     bool exact, uint64_t pc, uint64_t lr)
+{
+	const struct uw_reg_rule *ra = uw_rule_reg(rule, arch->lr);
+
+	return arch->lr != arch->pc && !exact && rule->ra == arch->lr && lr == pc &&
+	       (!ra || ra->kind == UW_RULE_SAME);
+}
+
+/*
  * Return whether the caller's frame may lie anywhere after this rule: signal stacks do, and
  * expressions may switch stacks on purpose.
  */

@@ -65,6 +65,9 @@ static bool rises(const struct uw_walking *w, bool anywhere)
 static enum uw_answer step_by_rule_of(struct uw_asking *a, uint64_t bias)
 {
 	struct uw_walking *w = a->w;
+	const struct uw_arch *arch = w->machine.arch;
+	bool lost = uw_step_lost_link(arch, &a->rule, w->exact, w->pc,
+				      uw_walk_stripped(w, w->machine.regs.value[arch->lr]));
 	int got;
 
 	uw_hot_settle(w);
@@ -82,8 +85,9 @@ static enum uw_answer step_by_rule_of(struct uw_asking *a, uint64_t bias)
 	}
 	if (got != 1)
 		return fail(a, uw_step_stop(got));
-	return rises(w, uw_step_switches(&a->rule)) ? UW_ANSWER_SUCCESS
-						    : fail(a, UW_STOP_CFA_NOT_RISING);
+	if (!rises(w, uw_step_switches(&a->rule)))
+		return fail(a, UW_STOP_CFA_NOT_RISING);
+	return lost ? fail(a, UW_STOP_REG_UNKNOWN) : UW_ANSWER_SUCCESS;
 }
 
 /* Apply a->rule, a rule for the code of the frame's mapping. */
