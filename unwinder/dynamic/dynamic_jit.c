@@ -166,6 +166,12 @@ static uint32_t name_of(struct uw_reading *r, const struct file *f, uint64_t add
 {
 	uint32_t name = 0;
 
+	/* That is done without reading, so the reader cannot say that it takes too long. */
+	if (r->n_compared > UW_COMPARED_MAX) {
+		r->flags |= DYNAMIC_CUT;
+		return 0;
+	}
+	r->n_compared += f->n_symbols;
 	for (size_t i = 0; i < f->n_symbols; i++) {
 		const char *text = string_at(f->strings, f->strings_size, f->symbols[i].st_name);
 		uint64_t value;

@@ -19,7 +19,8 @@ struct uw_arch;
 /* Maximum length of a name, in bytes; longer names are cut. */
 #define UW_NAME_MAX_SIZE 512
 /* How many elements of the lists are visited: elements without use cost time too. */
-#define UW_VISITS_MAX 65536
+#define UW_VISITS_MAX	65536
+#define UW_COMPARED_MAX ((size_t)8 << 20)
 
 enum {
 	/* struct jit_descriptor: version, action_flag, relevant_entry, first_entry */
@@ -34,6 +35,7 @@ struct uw_reading {
 	void *ctx;
 	size_t room; /* bytes left in the budget */
 	size_t visits;
+	size_t n_compared; /* symbols, to find names; at most UW_COMPARED_MAX */
 	uint32_t flags;
 	struct dynamic_proc *procs; /* data and name are relative to data until put_together */
 	size_t n_procs, procs_room;

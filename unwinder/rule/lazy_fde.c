@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/limits.h"
 #include "unwinder/cfi/pointer.h"
 #include "unwinder/table/row.h"
 
@@ -78,7 +79,8 @@ static bool find_table(struct uw_lazy_fde *lazy, const struct uw_elf *elf)
 	lazy->header_vaddr = p->p_vaddr;
 	lazy->n = uw_bytes_little(head + 8);
 	if (lazy->n < 2 || lazy->n > (p->p_filesz - sizeof(head)) / 8 ||
-	    read_entries(lazy, 0, 1, first) || read_entries(lazy, lazy->n - 1, 1, last))
+	    lazy->n > uw_limit(section_bytes) / 8 || read_entries(lazy, 0, 1, first) ||
+	    read_entries(lazy, lazy->n - 1, 1, last))
 		return false;
 	lazy->first = start_of(lazy, first);
 	lazy->last = start_of(lazy, last);
@@ -95,7 +97,8 @@ void uw_lazy_fde_init(struct uw_lazy_fde *lazy, const struct uw_elf *elf,
 				      .arch = uw_arch_of(elf->machine),
 				      .bases = *bases };
 	if (!lazy->arch || !frames || frames->sh_type == SHT_NOBITS ||
-	    frames->sh_flags & SHF_COMPRESSED || frames->sh_size > UINT32_MAX)
+	    frames->sh_flags & SHF_COMPRESSED || frames->sh_size > UINT32_MAX ||
+	    frames->sh_size > uw_limit(section_bytes))
 		return;
 	lazy->frames_off = frames->sh_offset;
 	lazy->frames_vaddr = frames->sh_addr;
