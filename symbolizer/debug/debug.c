@@ -337,16 +337,26 @@ static int read_unit(struct sym_debug *d, struct job *j, const struct wanted *wa
 	return err;
 }
 
+/* Return whether no more may be read of this file now. What was not read for that is not known to have no lines. */
+static bool is_spent(const struct sym_debug *d)
+{
+	return d->budget.spent > d->budget.limit;
+}
+
 /* Read everything wanted of a unit; free the memory of other units before if it is too much. */
 static int add_unit(struct sym_debug *d, const struct wanted *wanted, size_t n)
 {
 	struct job j = { .unit = wanted->unit, .entries = wanted->unit, .lasting = true };
 	int err;
 
+	if (is_spent(d))
+		return -E2BIG;
 	if (d->budget.held > HELD_MAX || d->n_splits > SPLITS_HELD)
 		unload_all(d);
 	err = read_unit(d, &j, wanted, n);
 	free_job(&j);
+	if (err == -E2BIG && is_spent(d))
+		return err;
 	/* For a damaged unit, store that nothing is known about the addresses. */
 	for (size_t i = 0; err && err != -ENOMEM && i < n; i++) {
 		uint64_t low, high;

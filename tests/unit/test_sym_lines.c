@@ -3,6 +3,7 @@
  * their packed form.
  */
 #include "schema/lines_blob.h"
+#include "symbolizer/debug/debug.h"
 #include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"
 
@@ -303,8 +304,32 @@ static void test_crc_is_that_of_debug_links(void)
 	close(fd);
 }
 
+/* What was not read because that much was read of the file before is not known: a later run may find it. */
+static void test_what_takes_too_long_is_not_known(void)
+{
+	struct sym_lines *lines = NULL;
+	uint64_t start = outer_vaddr();
+	struct sym_debug *debug;
+	struct sym_place p[4];
+	size_t n;
+
+	CHECK(sym_lines_new(&lines) == 0, "no memory");
+	debug = open_self(lines);
+	debug->budget.spent = debug->budget.limit + 1;
+	CHECK(sym_debug_add(debug, start) == -E2BIG, "no more");
+	CHECK(sym_lines_find(lines, start, p, 4, &n) == -ENOENT && !sym_lines_grown(lines),
+	      "nothing is known of it");
+	CHECK(sym_debug_prepare(debug, &start, 1, NULL) == -E2BIG, "nor of many at once");
+	debug->budget.spent = 0;
+	CHECK(!sym_debug_add(debug, start) && !sym_lines_find(lines, start, p, 4, &n) && n,
+	      "it was there all the time");
+	sym_debug_free(debug);
+	sym_lines_free(lines);
+}
+
 int main(void)
 {
+	test_what_takes_too_long_is_not_known();
 	test_inlined_calls_come_innermost_first();
 	test_many_at_once_are_told_as_one_by_one();
 	test_a_changed_byte_is_seen();
