@@ -215,7 +215,8 @@ static int write_page(const struct flame *flame, const struct options *o)
 		err = output_open(&out, o->output);
 	if (!err) {
 		FILE *file = output_file(&out);
-		struct flame_page page = { .title = o->title ? o->title : names, .against = bases };
+		struct flame_page page = { .title = o->title ? o->title : names,
+					   .against = *bases ? bases : "the base in it" };
 
 		err = file ? flame_write(flame, &page, file) : -ENOMEM;
 		if (err)

@@ -68,19 +68,19 @@ struct head {
 	int64_t value, base_value, samples;
 	char base[TEXT_SIZE];
 	bool compared, change;
+	bool by_total; /* the order of the rows */
 	size_t rows, left_out;
 };
 
 static int read_head(sqlite3 *db, struct head *h)
 {
 	sqlite3_stmt *stmt = prepare(
-		db,
-		"SELECT text->>'type', text->>'unit', coalesce(text->>'by', text->>'key', ''),"
-		" coalesce(text->>'begin_ns', text->>'from_ns'),"
-		" coalesce(text->>'step_ns', text->>'column_ns', 1), text->>'value',"
-		" text->>'base_value', text->>'samples', text->>'base', text->>'rows',"
-		" coalesce(text->>'rows_left_out', text->>'values_left_out'), text->>'to_ns' FROM"
-		" reply");
+		db, "SELECT text->>'type', text->>'unit', coalesce(text->>'by', text->>'key', ''),"
+		    " coalesce(text->>'begin_ns', text->>'from_ns'),"
+		    " coalesce(text->>'step_ns', text->>'column_ns', 1), text->>'value',"
+		    " text->>'base_value', text->>'samples', text->>'base', text->>'rows',"
+		    " coalesce(text->>'rows_left_out', text->>'values_left_out'), text->>'to_ns',"
+		    " text->>'sort' FROM reply");
 	int rc = stmt ? sqlite3_step(stmt) : SQLITE_ERROR;
 
 	*h = (struct head){ .from_ns = 0 };
@@ -98,6 +98,7 @@ static int read_head(sqlite3 *db, struct head *h)
 		h->rows = (size_t)sqlite3_column_int64(stmt, 9);
 		h->left_out = (size_t)sqlite3_column_int64(stmt, 10);
 		h->to_ns = (uint64_t)sqlite3_column_int64(stmt, 11);
+		h->by_total = !strcmp(text_of(stmt, 12), "total");
 	} else if (stmt) {
 		log_error("the reply is not of the kind that was asked for: %s",
 			  sqlite3_errmsg(db));
@@ -143,7 +144,7 @@ static int read_rows(sqlite3 *db, struct ranking *r)
 		db, "SELECT coalesce(value->>'function', value->>'source', value->>'thread',"
 		    " value->>'comm', value->>'container', value->>'stop', value->>'unit',"
 		    " value->>'service', value->>'exe', value->>'user', value->>'host', "
-		    "value->>'module'),"
+		    "value->>'waker', value->>'module'),"
 		    " CASE WHEN value->>'tid' IS NOT NULL THEN (value->>'pid') || '/' || "
 		    "(value->>'tid') WHEN"
 		    " value->>'pid' IS NOT NULL THEN (value->>'pid') || '' WHEN value->>'function' "
@@ -192,6 +193,7 @@ int query_print_top(const char *json, FILE *out)
 		err = read_rows(db, &r);
 	if (!err) {
 		const struct table_options options = {
+			.order = h.by_total ? RANKING_BY_TOTAL : RANKING_BY_SELF,
 			.unit = h.unit,
 			.width = table_width(out),
 			.bars = table_width(out) != 0,

@@ -406,6 +406,31 @@ static int show(const struct stacks *s, char **paths, int n_paths, const struct 
 }
 
 /*
+ * Show profiles of which some are differences already (report --diff -f pprof), like those that are compared here. Return 0,
+ * or a negative code after reporting it.
+ */
+static int show_difference(const struct stacks *s, char **paths, int n_paths,
+			   const struct report_options *o, FILE *out)
+{
+	struct report_options compared = *o;
+	char *base = NULL;
+	int err;
+
+	if (o->callers || o->callees || (o->format != FORMAT_N && !format_compares(o->format))) {
+		log_error("%s: a difference of two profiles, of which there are only tables, pprof "
+			  "and folded stacks",
+			  paths[0]);
+		return -EINVAL;
+	}
+	if (asprintf(&base, "the base in %s", paths[0]) < 0)
+		return -ENOMEM;
+	compared.base = base;
+	err = show(s, paths, n_paths, &compared, out);
+	free(base);
+	return err;
+}
+
+/*
  * Load the profiles, apply the conditions and show the result; with --check only check the files.
  * Return 0, or a negative code after reporting it.
  */
@@ -437,7 +462,8 @@ static int report(char **paths, int n_paths, struct report_options *o, struct st
 		err = -ENODATA;
 	}
 	if (!err)
-		err = show(s, paths, n_paths, o, out);
+		err = s->compared && !o->base ? show_difference(s, paths, n_paths, o, out)
+					      : show(s, paths, n_paths, o, out);
 	stacks_free(s);
 	return err;
 }

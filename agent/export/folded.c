@@ -176,7 +176,6 @@ static void put_folded(struct folding *f, bool compared, FILE *out)
 int format_folded(const struct stacks *s, size_t type, FILE *out)
 {
 	struct folding f = { .s = s };
-	bool compared = false;
 	int err = 0;
 
 	f.lines = calloc(s->n_samples + 1, sizeof(*f.lines));
@@ -184,12 +183,10 @@ int format_folded(const struct stacks *s, size_t type, FILE *out)
 			   sizeof(*f.by_mark));
 	if (!f.lines || !f.by_mark)
 		err = -ENOMEM;
-	for (size_t i = 0; !err && i < s->n_samples; i++) {
-		compared = compared || s->samples[i].base;
+	for (size_t i = 0; !err && i < s->n_samples; i++)
 		err = fold_sample(&f, i, type);
-	}
 	if (!err)
-		put_folded(&f, compared, out);
+		put_folded(&f, s->compared, out);
 	for (size_t i = 0; i < f.n_lines; i++)
 		free(f.lines[i].texts);
 	free(f.lines);

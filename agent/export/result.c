@@ -592,6 +592,7 @@ int result_into(struct stacks *stacks, bool base, struct result **out)
 	*r = (struct result){
 		.format = FORMAT_N, .stacks = stacks, .borrowed = true, .base = base
 	};
+	stacks->compared |= base;
 	*out = r;
 	return 0;
 }

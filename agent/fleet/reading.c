@@ -535,6 +535,7 @@ static int add_sums(struct reading *g, struct history_found *found)
 	int64_t values[2] = { 0, 0 };
 	int err = 0;
 
+	g->s->compared |= g->asked->range.base;
 	for (size_t i = 0; i < g->n_sums && !err; i++) {
 		const struct sum *sum = &g->sums[i];
 		struct stacks_sample to = { .base = g->asked->range.base };

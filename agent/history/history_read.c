@@ -244,6 +244,7 @@ int history_read(struct history *h, const struct history_query *query, struct st
 			err = history_make_labels(&r);
 		if (!err)
 			err = history_load_types(&r);
+		stacks->compared |= query->base;
 		if (!err)
 			err = read_samples(&r);
 		if (!err)

@@ -166,12 +166,30 @@ static void has(char *text, const char *what)
 	free(text);
 }
 
+/* Write a profile of the same types without samples, beside the other one. */
+static void write_empty(char out[128])
+{
+	struct pprof *p = NULL;
+	FILE *file;
+
+	(void)snprintf(out, 128, "%s.empty", path);
+	file = fopen(out, "w");
+	CHECK(file && !pprof_new(&p), "set up");
+	if (!file || !p)
+		return;
+	pprof_sample_type(p, "samples", "count");
+	pprof_sample_type(p, "cpu", unit);
+	CHECK(!pprof_write(p, 1, fileno(file)), "written");
+	pprof_free(p);
+	(void)fclose(file);
+}
+
 static void test_views(void)
 {
 	char by[] = "--by", module[] = "module", callers[] = "--callers=^leaf$",
 	     always[] = "--bars=always", callees[] = "--callees=^b$", focus[] = "--focus=^leaf$",
 	     ignore[] = "--ignore=leaf", folded[] = "--format=folded", type[] = "--sample-type=cpu",
-	     in_lib[] = "--module=/lib/lib.so$", diff[128];
+	     in_lib[] = "--module=/lib/lib.so$", diff[144], empty[128];
 
 	write_profile();
 	has(REPORT(by, module), "   SELF                  TOTAL                MODULE\n"
@@ -194,6 +212,11 @@ static void test_views(void)
 	(void)snprintf(diff, sizeof(diff), "--diff=%s", path);
 	has(REPORT(diff), "  60.00%    60.00%     +0.00%          0 ns          leaf\n");
 	has(REPORT(folded, diff), "a;b;leaf 6 6\n");
+	/* Two numbers, also if the base has none of these samples. */
+	write_empty(empty);
+	(void)snprintf(diff, sizeof(diff), "--diff=%s", empty);
+	has(REPORT(folded, diff), "a;b;leaf 0 6\n");
+	(void)unlink(empty);
 }
 
 static int run(const char *a, const char *b)
@@ -285,6 +308,27 @@ static void test_rows_of_queries_have_all_values(void)
 	free(text);
 }
 
+/* A reply of top to the rows' order: names of wakers, and totals, if the rows are in their order. */
+static void test_tables_of_replies(void)
+{
+	static const char json[] =
+		"{\"begin_ns\":0,\"to_ns\":1,\"type\":\"off_cpu\",\"unit\":\"nanoseconds\","
+		"\"samples\":3,"
+		"\"value\":100,\"base\":\"before\",\"base_value\":100,\"by\":\"waker\",\"sort\":"
+		"\"total\","
+		"\"rows_left_out\":0,\"rows\":[{\"waker\":\"postgres\",\"self\":10,\"total\":70,"
+		"\"base_self\":10,\"base_total\":40}]}\n";
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	CHECK(out && !query_print_top(json, out) && !fclose(out), "print");
+	CHECK(text && strstr(text, "postgres") && strstr(text, "40.00%") &&
+		      strstr(text, "70.00%") && strstr(text, "+30.00%"),
+	      text);
+	free(text);
+}
+
 int main(void)
 {
 	int fd = mkstemp(path);
@@ -300,6 +344,7 @@ int main(void)
 	test_exit_codes();
 	test_charts_of_replies();
 	test_rows_of_queries_have_all_values();
+	test_tables_of_replies();
 	(void)unlink(path);
 	return check_done();
 }

@@ -137,6 +137,27 @@ static void test_files_become_one(void)
 	stacks_free(s);
 }
 
+/* A difference that was written is the same when it is read again: its samples of the base are negative in the file. */
+static void test_a_difference_is_read_again(void)
+{
+	int fd = memfd_create("difference", MFD_CLOEXEC);
+	struct stacks *s = NULL, *again = NULL;
+
+	CHECK(!stacks_new(&s) && !load(s, 5, 1000, false) && !s->compared, "what there is now");
+	CHECK(!load(s, 7, 500, true) && s->compared && s->n_samples == 4, "and before");
+	CHECK(fd >= 0 && !format_pprof(s, 1, 1, fd) && !lseek(fd, 0, SEEK_SET), "written");
+	CHECK(!stacks_new(&again) && !stacks_load_fd(again, fd, "it", false), "read");
+	CHECK(again->compared && again->n_samples == 4, "four stacks");
+	for (size_t i = 0; i < again->n_samples && i < s->n_samples; i++)
+		CHECK(again->samples[i].base == s->samples[i].base &&
+			      again->samples[i].n_labels == s->samples[i].n_labels &&
+			      stacks_value(again, i, 1) == stacks_value(s, i, 1),
+		      "with the same values and labels");
+	stacks_free(again);
+	stacks_free(s);
+	(void)close(fd);
+}
+
 static void test_damage_is_told(void)
 {
 	int fd = memfd_create("pprof", MFD_CLOEXEC);
@@ -306,6 +327,7 @@ int main(void)
 	test_whole_stacks_of_our_own_have_roots();
 	test_a_file_is_all_there();
 	test_files_become_one();
+	test_a_difference_is_read_again();
 	test_damage_is_told();
 	test_frames_are_bounded();
 	return check_done();

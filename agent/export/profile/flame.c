@@ -555,8 +555,7 @@ int flame_new(const struct stacks *stacks, size_t type, const char *by, struct f
 	for (size_t t = 0; t < stacks->n_types && b.flame->n_types < FLAME_TYPES; t++)
 		if (t != type)
 			b.flame->types[b.flame->n_types++] = t;
-	for (size_t i = 0; i < stacks->n_samples && !b.flame->diff; i++)
-		b.flame->diff = stacks->samples[i].base;
+	b.flame->diff = stacks->compared;
 	b.frame_of = none_yet(stacks->n_lines * sizeof(*b.frame_of));
 	b.only_frame = none_yet(stacks->n_locations * sizeof(*b.only_frame));
 	b.known = none_yet(stacks->n_functions * sizeof(*b.known));

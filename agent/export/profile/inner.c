@@ -80,8 +80,12 @@ static const char *const allocator[] = { "malloc",
 					 "g_slice_alloc*",
 					 NULL };
 
-unsigned int inner_of_type(const char *type)
+unsigned int inner_of_type(const struct stacks *s, size_t number)
 {
+	const char *type = s->types[number].type;
+
+	if (!strcmp(type, "wall") && stacks_find_type(s, "off_cpu") >= s->n_types)
+		return 0;
 	if (!strcmp(type, "off_cpu") || !strcmp(type, "blocked") || !strcmp(type, "runnable") ||
 	    !strcmp(type, "wall"))
 		return INNER_SCHEDULER;
@@ -97,7 +101,7 @@ unsigned int inner_of_function(const char *name)
 int inner_functions(const struct stacks *s, size_t type, bool **out, size_t *only)
 {
 	const char *name = s->types[type].type;
-	const unsigned int list = inner_of_type(name);
+	const unsigned int list = inner_of_type(s, type);
 	bool *hidden = NULL;
 
 	if (list) {

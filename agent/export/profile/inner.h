@@ -10,8 +10,11 @@
 /* The lists of functions, as flags. */
 enum inner_list { INNER_SCHEDULER = 1, INNER_ALLOCATOR = 2 };
 
-/* Return the list whose functions do not count for a sample type; 0: none. */
-unsigned int inner_of_type(const char *type);
+/*
+ * Return the list whose functions do not count for a sample type of these stacks; 0: none. A "wall" without off-CPU time beside
+ * it is another tool's: its stacks of threads that wait have no scheduler.
+ */
+unsigned int inner_of_type(const struct stacks *stacks, size_t type);
 /* Return the lists that have a function. */
 unsigned int inner_of_function(const char *name);
 

@@ -322,7 +322,7 @@ static void put_types(struct page *p)
 		put(p, ",\"one\":");
 		put_number(p, one[t]);
 		put(p, ",\"inner\":");
-		put_number(p, (int64_t)inner_of_type(type->type) * FLAME_INNER);
+		put_number(p, (int64_t)inner_of_type(f->stacks, f->types[t]) * FLAME_INNER);
 		if (like < t) {
 			put(p, ",\"like\":");
 			put_number(p, (int64_t)like);

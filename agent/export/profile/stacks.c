@@ -357,6 +357,7 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 	struct stacks_sample *fresh;
 	uint32_t id = UW_HASH_NONE;
 
+	s->compared |= sample->base;
 	if (!s->timed && !apart && find_sample(s, sample, location_ids, label_ids, &hash, &id))
 		return -ENOMEM;
 	if (id != UW_HASH_NONE) {

@@ -114,8 +114,9 @@ struct stacks {
 	int64_t period;
 	int64_t time_ns, duration_ns; /* time_ns since 1970; 0: not known */
 	bool timed;		      /* samples have times and are not merged */
-	uint64_t n_frames;	      /* of all samples, with inlined calls */
-	size_t n_apart;		      /* samples that are not in by_sample yet */
+	bool compared;	   /* a base was loaded, which may have no samples (stacks_sample.base) */
+	uint64_t n_frames; /* of all samples, with inlined calls */
+	size_t n_apart;	   /* samples that are not in by_sample yet */
 
 	struct strings texts; /* owns all texts */
 	const char *empty;    /* the empty text in texts */

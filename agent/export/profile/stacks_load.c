@@ -174,11 +174,16 @@ static int load_locations(struct loading *l)
 	return err;
 }
 
+/* Return whether a label says that the sample is of the base that a difference was made with (format_pprof). */
+static bool says_base(const struct stacks_label *label)
+{
+	return label->text && !strcmp(label->key, "pprof::base") && !strcmp(label->text, "true");
+}
+
 static int load_sample(struct loading *l, const Perftools__Profiles__Sample *from)
 {
-	struct stacks_sample to = { .n_locations = (uint32_t)from->n_location_id,
-				    .n_labels = (uint32_t)from->n_label,
-				    .base = l->base };
+	struct stacks_sample to = { .n_locations = (uint32_t)from->n_location_id, .base = l->base };
+	bool of_base = false;
 	int64_t values[TYPES_MAX];
 	int err = array_reserve(l->ids, from->n_location_id + 1, l->room_ids);
 
@@ -190,18 +195,27 @@ static int load_sample(struct loading *l, const Perftools__Profiles__Sample *fro
 		l->ids[i] = l->locations[pprof_place_of_location(l->file, from->location_id[i])];
 	for (size_t i = 0; i < from->n_label; i++) {
 		const Perftools__Profiles__Label *label = from->label[i];
+		const struct stacks_label to_keep = {
+			.key = text_at(l, label->key),
+			.text = label->str ? text_at(l, label->str) : NULL,
+			.unit = text_at(l, label->num_unit),
+			.number = label->num,
+		};
 
-		l->labels[i] = stacks_keep_label(
-			l->s,
-			&(struct stacks_label){ .key = text_at(l, label->key),
-						.text = label->str ? text_at(l, label->str) : NULL,
-						.unit = text_at(l, label->num_unit),
-						.number = label->num });
-		if (l->err || l->labels[i] == UW_HASH_NONE)
+		if (!l->err && !l->base && says_base(&to_keep)) {
+			of_base = to.base = true;
+			continue;
+		}
+		l->labels[to.n_labels] = stacks_keep_label(l->s, &to_keep);
+		if (l->err || l->labels[to.n_labels++] == UW_HASH_NONE)
 			return -ENOMEM;
 	}
-	for (size_t i = 0; i < from->n_value; i++)
-		values[l->type_of[i]] = from->value[i];
+	/* Those of the base are negative in the file. */
+	for (size_t i = 0; i < from->n_value; i++) {
+		int64_t value = from->value[i];
+
+		values[l->type_of[i]] = !of_base ? value : value == INT64_MIN ? INT64_MAX : -value;
+	}
 	err = stacks_add(l->s, &to, l->ids, l->labels, values);
 	return err == -EFBIG ? refuse(l, err, "more frames than any profile has") : err;
 }
@@ -284,6 +298,7 @@ int stacks_load_fd(struct stacks *s, int fd, const char *name, bool base)
 		return err;
 	}
 	l.p = pprof_profile(l.file);
+	s->compared |= base;
 	err = load(&l);
 	if (err)
 		log_error("%s: %s", name, l.why ? l.why : *l.error ? l.error : strerror(-err));
