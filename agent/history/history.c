@@ -93,7 +93,10 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 	[READ_COUNTERS] = "SELECT what, reason, sum(n) FROM counters WHERE window IN"
 			  " (SELECT id FROM windows WHERE end_ns > ?1 AND start_ns < ?2)"
 			  " GROUP BY what, reason",
-	[READ_NEWEST] = "SELECT max(end_ns) FROM windows",
+	/* The one that was added last: after the clock was set back, others end later. */
+	[READ_NEWEST] =
+		"SELECT coalesce((SELECT end_ns FROM windows WHERE level = 0 ORDER BY id DESC"
+		" LIMIT 1), (SELECT max(end_ns) FROM windows))",
 	[NEXT_WINDOW] = "SELECT id, start_ns, end_ns, n_samples, level FROM windows"
 			" WHERE id > ?1 AND level = 0 ORDER BY id LIMIT 1",
 	[NEXT_MERGED] = "SELECT id, start_ns, end_ns, n_samples, level FROM windows"

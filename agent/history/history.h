@@ -221,7 +221,7 @@ int history_window_counters(struct history *history, int64_t window, history_cou
 /* Give the place behind all windows that there are. Errors of the database are reported. */
 int history_end_place(struct history *history, struct history_place *out);
 
-/* When the newest window ended, in ns since 1970; 0: there is none. */
+/* When the window that was added last ended, in ns since 1970; 0: there is none. */
 uint64_t history_newest(struct history *history);
 /* How many bytes the database has. */
 uint64_t history_size(struct history *history);

@@ -538,6 +538,13 @@ void api_ready(struct api *api, const struct http_request *r, struct http_reply 
 		newest = history_newest(api->history);
 	else if (api->remote->slot(api->remote->ctx, reply, &last, &slot_ns))
 		return;
+	if (newest > r->now_ns + API_LATE_NS) {
+		(void)http_fail(reply, 503,
+				"the newest window ends in %" PRIu64
+				" s: it was recorded when the clock was ahead",
+				(newest - r->now_ns) / 1000000000);
+		return;
+	}
 	if (newest + API_LATE_NS < r->now_ns) {
 		(void)http_fail(reply, 503,
 				newest ? "the newest window ended %" PRIu64 " s ago"

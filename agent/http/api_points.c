@@ -122,11 +122,19 @@ static int are_wanted(struct points *p, uint64_t labels, bool *out)
 	return err;
 }
 
+/* Write a pid or tid as the label has it: merged windows do not tell which thread it was, and have none then. */
+static void number_text(uint32_t number, char out[16])
+{
+	*out = '\0';
+	if (number)
+		(void)snprintf(out, 16, "%" PRIu32, number);
+}
+
 static bool number_is_wanted(const struct points *p, const char *key, uint32_t number)
 {
 	char text[16];
 
-	(void)snprintf(text, sizeof(text), "%" PRIu32, number);
+	number_text(number, text);
 	return value_is_wanted(p, key, text);
 }
 
@@ -161,7 +169,7 @@ static int number_id(struct points *p, uint32_t id, uint32_t *out)
 	*out = UW_HASH_FIND(i, &p->by_id, hash, p->ids[i] == id);
 	if (*out != UW_HASH_NONE)
 		return 0;
-	(void)snprintf(text, sizeof(text), "%" PRIu32, id);
+	number_text(id, text);
 	err = array_grow(p->ids, p->n_ids, p->room_ids);
 	if (!err)
 		err = number_value(p, text, out);
@@ -724,24 +732,24 @@ static int put_values(struct label_values *l, size_t n, const char *type, const 
 {
 	struct line *lines = calloc(l->p.n_values + 1, sizeof(*lines));
 	const char *key = http_argument(l->p.r, "key");
-	bool any = false;
+	size_t n_lines = 0;
 
 	if (!lines)
 		return -ENOMEM;
-	for (size_t i = 0; i < l->p.n_values; i++)
-		lines[i] = (struct line){ .number = (uint32_t)i,
-					  .total = i < l->n_sums ? l->sums[i].value : 0 };
-	qsort(lines, l->p.n_values, sizeof(*lines), compare_lines);
+	/* Values whose samples do not fulfil the conditions have no sum. */
+	for (size_t i = 0; i < l->p.n_values && i < l->n_sums; i++)
+		if (l->sums[i].n || l->sums[i].value)
+			lines[n_lines++] =
+				(struct line){ .number = (uint32_t)i, .total = l->sums[i].value };
+	qsort(lines, n_lines, sizeof(*lines), compare_lines);
 	(void)fputc('{', out);
 	put_range(&l->p, out);
 	put_type(type, unit, out);
 	(void)fputs("\"key\":", out);
 	json_text(out, key);
 	(void)fputs(",\"values\":[", out);
-	for (size_t i = 0; i < l->p.n_values && i < n; i++) {
-		if (lines[i].number >= l->n_sums)
-			continue;
-		(void)fputs(any ? ",\n{\"value\":" : "\n{\"value\":", out);
+	for (size_t i = 0; i < n_lines && i < n; i++) {
+		(void)fputs(i ? ",\n{\"value\":" : "\n{\"value\":", out);
 		json_text(out, l->p.values[lines[i].number]);
 		(void)fprintf(out, ",\"samples\":%" PRIu64 ",\"sum\":%" PRId64,
 			      l->sums[lines[i].number].n, lines[i].total);
@@ -750,10 +758,8 @@ static int put_values(struct label_values *l, size_t n, const char *type, const 
 			json_text(out, meaning_of(l->p.values[lines[i].number]));
 		}
 		(void)fputc('}', out);
-		any = true;
 	}
-	(void)fprintf(out, "\n],\"values_left_out\":%zu}\n",
-		      l->p.n_values > n ? l->p.n_values - n : 0);
+	(void)fprintf(out, "\n],\"values_left_out\":%zu}\n", n_lines > n ? n_lines - n : 0);
 	free(lines);
 	return 0;
 }
