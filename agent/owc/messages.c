@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 enum {
 	EVENTS_MAX = 65536, /* event kinds, summed over all headers */
@@ -49,6 +50,7 @@ const char *owc_take_header(struct owc *o, const Offwind__Capture__Header *h)
 	struct source_info *info = &o->base.info;
 	struct source_event *events;
 	char boot_id[OWC_BOOT_ID_SIZE];
+	struct utsname here;
 
 	if (h->machine > UINT16_MAX)
 		return "a header with an impossible machine";
@@ -93,6 +95,8 @@ const char *owc_take_header(struct owc *o, const Offwind__Capture__Header *h)
 	info->same_boot = h->boot_id.len && owc_boot_id(boot_id) &&
 			  strlen(boot_id) == h->boot_id.len &&
 			  !memcmp(boot_id, h->boot_id.data, h->boot_id.len);
+	info->other_host = info->host[0] && !info->same_boot && !uname(&here) &&
+			   strcmp(info->host, here.nodename) != 0;
 	o->any_header = true;
 	return NULL;
 }

@@ -166,7 +166,7 @@ static void report_origin(struct modules *modules, const struct known *k)
 	bool foreign = k->module.state == MODULE_FOREIGN;
 
 	if (modules->said_origin || k->module.kind != MODULE_FILE || k->reported.size ||
-	    strcmp(info->kind, "perf.data") != 0 || (!foreign && info->host[0]))
+	    (!foreign && (strcmp(info->kind, "perf.data") != 0 || info->host[0])))
 		return;
 	modules->said_origin = true;
 	if (foreign)

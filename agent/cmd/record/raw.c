@@ -195,6 +195,8 @@ int raw_event(struct raw *raw, const struct event *event)
 	    generated_names(raw->generated, event->pid, &found) == 1)
 		err = write_event(raw, &found);
 	if (!err && raw->generated && !has_stack(event)) {
+		if (processes_names_are_many(raw->processes))
+			processes_forget_names(raw->processes);
 		err = processes_event(raw->processes, event);
 		if (!err)
 			err = runtimes_event(raw->runtimes, event);
