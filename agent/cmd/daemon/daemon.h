@@ -70,6 +70,11 @@ void daemon_fini(struct daemon_options *o);
 
 /* Read the secrets, and open the sockets, or only check the addresses (s->check). */
 int daemon_set_up_server(const struct daemon_options *o, struct server *s);
+/*
+ * Return whether the server has the token, certificate and key that the settings' files have now, and no target of theirs
+ * has a token, which may have been replaced, too.
+ */
+bool daemon_has_same_secrets(const struct daemon_options *o, const struct server *s);
 /* Let the sender have the targets, with their secrets, or only check the settings. */
 int daemon_set_up_sender(const struct daemon_options *o, bool check, struct sender *s);
 /* Create the store, so that the process that serves can read it. */

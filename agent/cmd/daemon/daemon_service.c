@@ -219,7 +219,8 @@ static bool reload(void *ctx)
 	optind = 0;
 	usable = usable && !option_read(&daemon_option_table, s->argc, s->argv, &next) &&
 		 !daemon_read_config(&next);
-	if (usable && s->ready && s->changes && is_change(s->options, &next)) {
+	if (usable && s->ready && s->changes && is_change(s->options, &next) &&
+	    daemon_has_same_secrets(&next, s->server)) {
 		change(s, &next);
 		again = false;
 	} else if (!usable || !can_record(&next)) {

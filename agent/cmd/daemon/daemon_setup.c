@@ -59,6 +59,28 @@ int daemon_set_up_server(const struct daemon_options *o, struct server *s)
 	return err && !s->check ? err : err | listen_all(o, s);
 }
 
+/* Return whether a setting's file has this text. */
+static bool has_text(const struct daemon_options *o, const struct setting *setting,
+		     enum server_text kind, const char *text)
+{
+	const char *now = NULL;
+	bool same = !read_setting(o, setting, kind, &now) &&
+		    (now && text ? !strcmp(now, text) : now == text);
+
+	free((void *)(uintptr_t)now);
+	return same;
+}
+
+bool daemon_has_same_secrets(const struct daemon_options *o, const struct server *s)
+{
+	for (size_t i = 0; i < o->exports.n; i++)
+		if (o->exports.all[i].token_file)
+			return false;
+	return has_text(o, &o->token_file, SERVER_TEXT_TOKEN, s->token) &&
+	       has_text(o, &o->certificate, SERVER_TEXT_PUBLIC, s->certificate) &&
+	       has_text(o, &o->key, SERVER_TEXT_SECRET, s->key);
+}
+
 /*
  * Let the sender have the targets, with their secrets, or only check the settings. Return 0 or a negative
  * code after reporting each setting that is wrong.
