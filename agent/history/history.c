@@ -80,8 +80,11 @@ static const char *const sql[HISTORY_STATEMENTS] = {
 		       " build_id <> '' AND path NOT LIKE '[%' ORDER BY build_id, path, off",
 	[READ_LABELS] = "SELECT key, value, type FROM json_each((SELECT labels FROM labels"
 			" WHERE id = ?1))",
-	[READ_TYPE] = "SELECT id, type, unit FROM types WHERE type = ?1 OR (?1 IS NULL AND"
-		      " type <> 'samples') ORDER BY id LIMIT 1",
+	/* By default CPU time, else the second type, as history_load_types has it: the first is how many samples there are. */
+	[READ_TYPE] =
+		"SELECT id, type, unit FROM types WHERE type = ?1 OR (?1 IS NULL AND"
+		" type <> 'samples') ORDER BY type <> 'cpu', id = (SELECT min(id) FROM types),"
+		" id LIMIT 1",
 	[LAST_TYPE] = "SELECT coalesce(max(id), 0) FROM types",
 	[READ_LABEL] = "SELECT value FROM json_each((SELECT labels FROM labels WHERE id = ?1))"
 		       " WHERE key = ?2",

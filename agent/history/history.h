@@ -126,7 +126,7 @@ typedef int (*history_point_fn)(void *ctx, const struct history_point *point);
 
 /*
  * Call fn for all samples of a range of time, window by window, with their values of one sample type;
- * NULL: the second type, which is that of the clock. *type and *unit (NULL: not wanted) are set to its
+ * NULL: CPU time, else the second type. *type and *unit (NULL: not wanted) are set to its
  * names, which the history owns. Damaged windows are left out. -ENOENT: there is no such type. Errors of the
  * database are reported.
  */

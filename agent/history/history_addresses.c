@@ -87,6 +87,9 @@ static int mark(struct marking *m, uint64_t from_ns, uint64_t to_ns)
 	/* Each sample has a value of this type. */
 	int err = history_scan(m->h, from_ns, to_ns, "samples", mark_stack, m, NULL, NULL);
 
+	/* Recordings of allocations alone have other types. */
+	if (err == -ENOENT)
+		err = history_scan(m->h, from_ns, to_ns, NULL, mark_stack, m, NULL, NULL);
 	sort_frames(m);
 	history_limit_rows(m->h);
 	return err == -ENOENT ? 0 : err;

@@ -89,9 +89,9 @@ echo "== another token, with a setting that alone would be changed at once"
 (umask 077 && echo another-secret >"$dir/token")
 printf '[record]\nfreq = 23\n' >>"$dir/conf"
 kill -HUP $daemon
-has_another() { [ "$(ask -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer another-secret' "$url/healthz")" = 200 ]; }
+has_another() { [ "$(ask -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer another-secret' "$url/metrics")" = 200 ]; }
 until_or_dead $daemon has_another || fail "the new token is not taken: $(cat "$dir/log")"
-[ "$(ask -o /dev/null -w '%{http_code}' "${secret[@]}" "$url/api/v1/labels")" = 401 ] || fail "the old token is still good"
+[ "$(ask -o /dev/null -w '%{http_code}' "${secret[@]}" "$url/metrics")" = 401 ] || fail "the old token is still good"
 kill $daemon
 wait $daemon || fail "the daemon: $? $(cat "$dir/log")"
 grep -q 'a-secret\|killed' "$dir/log" && fail "$(cat "$dir/log")"

@@ -278,6 +278,56 @@ static void test_samples_can_have_many_types(void)
 	db_remove();
 }
 
+static int count_point(void *ctx, const struct history_point *point)
+{
+	uint64_t *n = ctx;
+
+	*n = point ? *n + point->n : 0;
+	return 0;
+}
+
+/* All requests have the same type by default: CPU time, else the one beside the number of samples. */
+static void test_one_type_is_the_default(void)
+{
+	static const struct {
+		const char *types[3], *want;
+	} cases[] = {
+		{ { "samples", "cpu" }, "cpu" },
+		{ { "alloc_objects", "alloc_space" }, "alloc_space" },
+		{ { "samples", "page-faults", "cpu" }, "cpu" },
+		{ { "samples", "page-faults" }, "page-faults" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct history *h = open_history(true);
+		const struct history_query q = { .to_ns = UINT64_MAX };
+		struct stacks *s = NULL, *got = NULL;
+		struct history_found found;
+		const char *type = "";
+		uint64_t n = 0;
+		uint32_t label;
+
+		CHECK(!stacks_new(&s) && !stacks_new(&got), "set up");
+		for (size_t t = 0; t < 3 && cases[i].types[t]; t++)
+			CHECK(!stacks_add_type(s, cases[i].types[t], "count"), "a type");
+		label = made_label(s, HISTORY_TIME_LABEL, NULL, START);
+		CHECK(!stacks_add(s, &(struct stacks_sample){ .n_labels = 1 }, NULL, &label,
+				  (int64_t[]){ 1, 2, 3 }) &&
+			      !add(h, s, START),
+		      "added");
+		CHECK(!history_read(h, &q, got, &found) &&
+			      !strcmp(got->types[got->default_type].type, cases[i].want),
+		      cases[i].want);
+		CHECK(!history_scan(h, 0, UINT64_MAX, NULL, count_point, &n, &type, NULL) &&
+			      !strcmp(type, cases[i].want),
+		      type);
+		stacks_free(got);
+		stacks_free(s);
+		history_close(h);
+		db_remove();
+	}
+}
+
 static void test_a_window_needs_times(void)
 {
 	struct history *h = open_history(true);
@@ -785,14 +835,6 @@ static void test_damage_is_found(void)
 	}
 }
 
-static int count_point(void *ctx, const struct history_point *point)
-{
-	uint64_t *n = ctx;
-
-	*n = point ? *n + point->n : 0;
-	return 0;
-}
-
 /* Return whether a profile of everything says that a window is left out. */
 static bool says_damage(struct history *h)
 {
@@ -1074,6 +1116,7 @@ static void test_all(void)
 	test_stacks_that_are_stored_again_are_counted_together();
 	test_labels_can_have_any_text();
 	test_samples_can_have_many_types();
+	test_one_type_is_the_default();
 	test_a_window_needs_times();
 	test_a_window_is_added_whole_or_not_at_all();
 	test_ranges_cut_windows_exactly();
