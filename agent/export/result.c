@@ -5,6 +5,7 @@
 
 #include "agent/export/export.h"
 #include "agent/export/mapping_spans.h"
+#include "agent/export/profile/guessed.h"
 #include "agent/export/profile/types.h"
 #include "agent/sanitize.h"
 #include "agent/textbuf.h"
@@ -380,37 +381,15 @@ static void add_time(struct adding *a)
 
 /* ---- samples ------------------------------------------------------------------------------- */
 
-/* Write the indices of the frames that no unwind rule led to, 0 the innermost, as in "2-5,9". */
-static void guessed_text(const struct profile *p, const struct profile_entry *e, char *out,
-			 size_t size)
+/* Write the label of the frames that no unwind rule led to. marks has room for all locations. */
+static void guessed_text(const struct profile *p, const struct profile_entry *e, bool *marks,
+			 char out[GUESSED_SIZE])
 {
 	const uint32_t *ids = p->location_ids + e->first_location;
-	size_t used = 0;
 
-	out[0] = '\0';
-	for (uint32_t i = 0, end; i < e->n_locations; i = end) {
-		int n;
-
-		end = i + 1;
-		if (p->locations[ids[i]].confidence == UW_CONFIDENCE_RULE)
-			continue;
-		while (end < e->n_locations &&
-		       p->locations[ids[end]].confidence != UW_CONFIDENCE_RULE)
-			end++;
-		n = end > i + 1
-			    ? snprintf(out + used, size - used, "%s%" PRIu32 "-%" PRIu32,
-				       used ? "," : "", i, end - 1)
-			    : snprintf(out + used, size - used, "%s%" PRIu32, used ? "," : "", i);
-		/*
-		 * The size suffices for the walk's default depth, whatever the pattern; for deeper
-		 * stacks the last indices are missing.
-		 */
-		if (n < 0 || (size_t)n >= size - used) {
-			out[used] = '\0';
-			return;
-		}
-		used += (size_t)n;
-	}
+	for (uint32_t i = 0; i < e->n_locations; i++)
+		marks[i] = p->locations[ids[i]].confidence != UW_CONFIDENCE_RULE;
+	guessed_write(marks, e->n_locations, out);
 }
 
 /* The most labels that a sample can have, including "guessed" and its time; others are left out. */
@@ -512,12 +491,13 @@ static int add_samples(struct adding *a)
 	size_t n_events = a->info->n_events ? a->info->n_events : 1;
 	int64_t *values = calloc(2 * a->types.n, sizeof(*values));
 	uint64_t *ids = NULL, labels[LABELS_MAX];
+	bool *marks = NULL;
 	size_t room = 0, n_common = 0;
 	int err = values ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < p->n_entries; i++) {
 		const struct profile_entry *e = &p->entries[i];
-		char guessed[4096];
+		char guessed[GUESSED_SIZE];
 		size_t n_labels;
 
 		if (e->event >= n_events) {
@@ -527,10 +507,12 @@ static int add_samples(struct adding *a)
 		if (e->n_locations > room) {
 			free(ids);
 			free(a->narrow);
+			free(marks);
 			room = e->n_locations * (size_t)2;
 			ids = calloc(room, sizeof(*ids));
 			a->narrow = calloc(room, sizeof(*a->narrow));
-			if (!ids || !a->narrow) {
+			marks = calloc(room, sizeof(*marks));
+			if (!ids || !a->narrow || !marks) {
 				err = -ENOMEM;
 				break;
 			}
@@ -542,7 +524,7 @@ static int add_samples(struct adding *a)
 		n_labels = n_common;
 		guessed[0] = '\0';
 		if (e->confidence != UW_CONFIDENCE_RULE)
-			guessed_text(p, e, guessed, sizeof(guessed));
+			guessed_text(p, e, marks, guessed);
 		if (guessed[0])
 			labels[n_labels++] = add_label(a, "guessed", guessed, 0, NULL);
 		if (p->separate && !a->timeline)
@@ -561,6 +543,7 @@ static int add_samples(struct adding *a)
 	}
 	free(values);
 	free(ids);
+	free(marks);
 	return err;
 }
 

@@ -299,11 +299,15 @@ static void test_interpreters_are_hidden(void)
 		       perl = place(s, "/usr/bin/perl", 3), libc = place(s, "/lib/libc.so.6", 4);
 	const uint32_t whole[] = { libc, python, code, perl, python, code, libc };
 	const uint32_t bare[] = { libc, python, perl }, left[] = { libc, code, perl, code, libc };
+	const struct stacks_label guessed = { .key = stacks_text(s, "guessed"),
+					      .text = stacks_text(s, "1-3,6") };
+	const uint32_t label = stacks_keep_label(s, &guessed);
 	const struct stacks_sample *all;
 
 	for (size_t i = 0; i < DEEP; i++)
 		deep[i] = python;
-	CHECK(!stacks_add(s, &(struct stacks_sample){ .n_locations = 7 }, whole, NULL, &one) &&
+	CHECK(!stacks_add(s, &(struct stacks_sample){ .n_locations = 7, .n_labels = 1 }, whole,
+			  &label, &one) &&
 		      !stacks_add(s, &(struct stacks_sample){ .n_locations = 3 }, bare, NULL,
 				  &one) &&
 		      !stacks_add(s, &(struct stacks_sample){ .n_locations = DEEP }, deep, NULL,
@@ -315,6 +319,7 @@ static void test_interpreters_are_hidden(void)
 	CHECK(all[0].n_locations == 5 && all[0].n_frames == 5 &&
 		      !memcmp(s->location_ids + all[0].first_location, left, sizeof(left)),
 	      "python's own are gone, perl's are there");
+	CHECK(!strcmp(stacks_label(s, &all[0], "guessed")->text, "1-2,4"), "the same are guessed");
 	CHECK(all[1].n_locations == 3 && all[2].n_locations == DEEP && s->n_frames == 8 + DEEP,
 	      "what interprets nothing stays");
 	stacks_free(s);

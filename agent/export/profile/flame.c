@@ -2,6 +2,7 @@
 #include "agent/export/profile/flame.h"
 
 #include "agent/array.h"
+#include "agent/export/profile/guessed.h"
 #include "agent/export/profile/inner.h"
 
 #include <errno.h>
@@ -41,12 +42,6 @@ struct builder {
 		uint32_t location, node;
 	} * way;
 	uint32_t n_way, top; /* top: the node from which it goes */
-};
-
-struct mark { /* one range of a list of frame numbers: "2-5,9" */
-	const char *next;
-	uint32_t first,
-		last; /* numbers of locations, 0 the innermost; UINT32_MAX: the list has ended */
 };
 
 /* ---- frames and nodes, each once ----------------------------------------------- */
@@ -162,60 +157,11 @@ static int enter_named(struct builder *b, uint32_t *at, const char *name, enum f
 
 /* ---- which frames of a sample were guessed --------------------------------------- */
 
-/* Parse a decimal number below UINT32_MAX and advance *at. False: there is none. */
-static bool take_number(const char **at, uint32_t *out)
-{
-	uint64_t number = 0;
-	const char *c = *at;
-
-	for (; *c >= '0' && *c <= '9' && number <= UINT32_MAX; c++)
-		number = number * 10 + (uint64_t)(*c - '0');
-	if (c == *at || number >= UINT32_MAX)
-		return false;
-	*at = c;
-	*out = (uint32_t)number;
-	return true;
-}
-
-/* Parse the next range of the list. */
-static void next_mark(struct mark *m)
-{
-	const char *c = m->next;
-
-	m->first = m->last = UINT32_MAX;
-	if (!take_number(&c, &m->first))
-		return;
-	m->last = m->first;
-	if (*c == '-') {
-		c++;
-		if (!take_number(&c, &m->last))
-			m->last = m->first;
-	}
-	m->next = *c == ',' ? c + 1 : "";
-}
-
-/*
- * Set guessed[i] for each location that the label "guessed" names. Anybody may have written the
- * label, so it is not trusted.
- */
 static void mark_guessed(const struct stacks *s, const struct stacks_sample *sample, bool *guessed)
 {
 	const struct stacks_label *label = stacks_label(s, sample, "guessed");
-	struct mark m = { .next = label && label->text ? label->text : "" };
-	uint32_t least = 0;
 
-	memset(guessed, 0, sample->n_locations * sizeof(*guessed));
-	/*
-	 * The numbers must ascend, as result.c writes them, so the work is bounded however
-	 * long the label is.
-	 */
-	for (next_mark(&m); m.first >= least && m.first < sample->n_locations; next_mark(&m)) {
-		for (uint32_t i = m.first; i <= m.last && i < sample->n_locations; i++)
-			guessed[i] = true;
-		if (m.last == UINT32_MAX)
-			break;
-		least = m.last + 1;
-	}
+	guessed_read(label ? label->text : NULL, sample->n_locations, guessed);
 }
 
 /* ---- samples ------------------------------------------------------------------------ */

@@ -3,6 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/export/export.h"
+#include "agent/export/profile/guessed.h"
 #include "agent/runtime/runtime.h"
 #include "agent/sanitize.h"
 
@@ -469,27 +470,66 @@ static struct runtime_bits runtime_bits(const struct stacks_module *m)
 	return (struct runtime_bits){ .file = 0 };
 }
 
+/*
+ * Let the label "guessed" of a sample that has fewer locations now name those that it named before. marks has what it said of
+ * those that are left. -ENOMEM.
+ */
+static int mark_again(struct stacks *s, struct stacks_sample *sample, const bool *marks)
+{
+	char text[GUESSED_SIZE];
+	uint32_t *ids = s->label_ids + sample->first_label, i = 0;
+
+	while (strcmp(s->labels[ids[i]].key, "guessed") != 0)
+		i++;
+	guessed_write(marks, sample->n_locations, text);
+	if (text[0]) {
+		const struct stacks_label label = { .key = s->labels[ids[i]].key,
+						    .text = stacks_text(s, text) };
+
+		ids[i] = label.text ? stacks_keep_label(s, &label) : UW_HASH_NONE;
+		return ids[i] == UW_HASH_NONE ? -ENOMEM : 0;
+	}
+	for (sample->n_labels--; i < sample->n_labels; i++)
+		ids[i] = ids[i + 1];
+	return 0;
+}
+
 int stacks_hide_interpreters(struct stacks *s)
 {
 	struct runtime_bits *of = calloc(s->n_modules + 1, sizeof(*of));
+	bool *marks = NULL;
+	size_t room = 0;
+	int err = of ? 0 : -ENOMEM;
 
-	if (!of)
-		return -ENOMEM;
 	for (size_t i = 0; i < s->n_modules; i++)
 		of[i] = runtime_bits(&s->modules[i]);
-	for (size_t i = 0; i < s->n_samples; i++) {
+	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		struct stacks_sample *sample = &s->samples[i];
+		const struct stacks_label *guessed = stacks_label(s, sample, "guessed");
 		uint32_t *ids = s->location_ids + sample->first_location, n = 0;
 		uint32_t left_out = 0; /* frames */
 		uint32_t there = 0;    /* runtimes whose interpreted code is in the stack */
 
+		if (guessed && array_reserve(marks, sample->n_locations, room)) {
+			err = -ENOMEM;
+			break;
+		}
+		if (guessed)
+			guessed_read(guessed->text, sample->n_locations, marks);
 		for (uint32_t k = 0; k < sample->n_locations; k++)
 			there |= of[s->locations[ids[k]].module].frames;
 		for (uint32_t k = 0; k < sample->n_locations; k++) {
-			if (of[s->locations[ids[k]].module].file & there)
+			if (of[s->locations[ids[k]].module].file & there) {
 				left_out += s->locations[ids[k]].n_lines;
-			else
-				ids[n++] = ids[k];
+				continue;
+			}
+			if (guessed)
+				marks[n] = marks[k];
+			ids[n++] = ids[k];
+		}
+		if (guessed && n < sample->n_locations) {
+			sample->n_locations = n;
+			err = mark_again(s, sample, marks);
 		}
 		sample->n_locations = n;
 		sample->n_frames -= left_out;
@@ -498,7 +538,8 @@ int stacks_hide_interpreters(struct stacks *s)
 	/* Stacks that were different may be equal now; they are not merged. */
 	forget_samples(s);
 	free(of);
-	return 0;
+	free(marks);
+	return err;
 }
 
 size_t stacks_find_type(const struct stacks *s, const char *type)
