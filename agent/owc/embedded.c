@@ -227,19 +227,29 @@ static int unpack_frame(struct owc_files *f, ZSTD_DCtx *zstd, const struct frame
 	return err;
 }
 
-/* Look up a file by build-id or, if build_id->size is 0, by device, inode and path. */
+/*
+ * Look up a file by build-id or, if build_id->size is 0, by device, inode and path. A stripped copy has the same build-id as
+ * its original, and other code of it may be stored: of several the one at this path is taken.
+ */
 static const struct file *find(const struct owc_files *f, uint32_t major, uint32_t minor,
 			       uint64_t inode, const char *path, const struct uw_build_id *build_id)
 {
+	const struct file *found = NULL;
+
 	for (size_t i = 0; i < f->n_files; i++) {
 		const struct file *file = &f->files[i];
+		bool here = !strcmp(file->path, path),
+		     same = file->major == major && file->minor == minor && file->inode == inode;
 
-		if (build_id->size ? uw_build_id_equal(&file->build_id, build_id)
-				   : file->major == major && file->minor == minor &&
-					     file->inode == inode && !strcmp(file->path, path))
+		if (build_id->size ? !uw_build_id_equal(&file->build_id, build_id) : !here || !same)
+			continue;
+		/* The kernel may have told the build-id of a mapping, and not its inode. */
+		if (here && (same || !inode))
 			return file;
+		if (!found || (here && strcmp(found->path, path) != 0))
+			found = file;
 	}
-	return NULL;
+	return found;
 }
 
 /*

@@ -31,6 +31,13 @@ static const struct owc_file copy = { .path = "/run/copy",
 				      .inode = 7,
 				      .build_id = { .size = 20, .bytes = { 1, 2, 3 } },
 				      .size = SIZE };
+/* The same file without its symbols, as containers have it. */
+static const struct owc_file stripped = { .path = "/srv/b/gone",
+					  .major = 8,
+					  .minor = 1,
+					  .inode = 50,
+					  .build_id = { .size = 20, .bytes = { 1, 2, 3 } },
+					  .size = 5 };
 static const struct owc_file dropped = { .path = "/dropped", .inode = 43, .size = 10 };
 static const struct owc_file nameless = { .path = "/no/build-id", .inode = 44, .size = 3 };
 /* As agent/process/debug_file.h describes it; the program itself is not stored. */
@@ -57,6 +64,9 @@ static int capture(void)
 		      !owc_writer_file_piece(w, 4, "new", 3) && !owc_writer_file_end(w, false) &&
 		      !owc_writer_file_again(w, &copy),
 	      "a file with a hole, under two names");
+	CHECK(!owc_writer_file_begin(w, &stripped) && !owc_writer_file_piece(w, 0, "strip", 5) &&
+		      !owc_writer_file_end(w, false),
+	      "one with the same build-id");
 	CHECK(!owc_writer_file_begin(w, &nameless) && !owc_writer_file_piece(w, 0, "xyz", 3) &&
 		      !owc_writer_file_end(w, false),
 	      "one without a build-id");
@@ -123,6 +133,17 @@ static void test_files_come_back(void)
 	CHECK(!ask(source, &dropped, &whole.build_id, &got), "by its build-id, whatever its name");
 	check_contents(got);
 	(void)close(got);
+	for (int known = 0; known < 2; known++) { /* with its inode, and without */
+		struct owc_file wanted = stripped;
+		char text[6] = "";
+
+		if (!known)
+			wanted.major = wanted.minor = 0, wanted.inode = 0;
+		CHECK(!ask(source, &wanted, &whole.build_id, &got) && pread(got, text, 6, 0) == 5 &&
+			      !strcmp(text, "strip"),
+		      "of several with a build-id, that of this path");
+		(void)close(got);
+	}
 	CHECK(!ask(source, &copy, &none, &got), "by inode and path, as a copy");
 	check_contents(got);
 	(void)close(got);
