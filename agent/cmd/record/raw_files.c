@@ -146,9 +146,8 @@ int raw_files_sample(struct raw_files *files, const struct event *event)
 	if (err)
 		return err;
 	raw_code_sample(files->code, &thread, s);
-	if (files->walked)
-		return 0;
-	err = note_all(files, &thread);
+	/* The files that walks need are open then. */
+	err = files->walked ? 0 : note_all(files, &thread);
 	if (err)
 		return err;
 	pc = machine_of(processes_machine(files->processes))->pc;
@@ -192,10 +191,8 @@ static uint64_t *weights_of(struct raw_files *files)
 	for (size_t i = 0; weights && i < n; i++) {
 		const struct module *module = modules_at(modules, i);
 		struct uw_mapping mapping = { .user = (void *)(uintptr_t)module };
-		uint64_t weight = files->walked;
+		uint64_t weight = files->walked + (i < files->n_weights ? files->weights[i] : 0);
 
-		if (i < files->n_weights)
-			weight = files->weights[i];
 		if (module->kind != MODULE_FILE || !weight)
 			continue;
 		if (!files->walked)
