@@ -396,6 +396,8 @@ static void make_object(void)
 	      "its rule");
 }
 
+static bool generated; /* the code has no object, and cannot be read */
+
 static struct uw_stack walk(uint64_t pc, uint64_t fp, uint64_t lr)
 {
 	struct uw_region region = { .addr = STACK, .size = sizeof(words), .bytes = (void *)words };
@@ -406,8 +408,8 @@ static struct uw_stack walk(uint64_t pc, uint64_t fp, uint64_t lr)
 				.end = CODE + 0x1000,
 				.off = IMAGE_CODE,
 				.prot = PROT_READ | PROT_EXEC,
-				.kind = UW_MAPPING_FILE,
-				.object = object };
+				.kind = generated ? UW_MAPPING_ANON : UW_MAPPING_FILE,
+				.object = generated ? NULL : object };
 	struct uw_space *space = NULL;
 	struct uw_worker *worker = NULL;
 
@@ -497,6 +499,32 @@ static void test_rules_after_a_record(void)
 	      "counted from the record");
 }
 
+/*
+ * Generated code of which a recording has only the stack. lr of a function whose last call has returned leads into the function
+ * itself, and the caller is in its frame record.
+ */
+static void test_unreadable_code(void)
+{
+	struct uw_stack s;
+
+	generated = true;
+	memset(words, 0, sizeof(words));
+	record(2, STACK + 64, CODE + 0xf00);
+	record(8, 0, CODE + 0xe00);
+	s = walk(CODE + 0x220, STACK + 16, CODE + 0x210);
+	CHECK(s.n_frames >= 2 && frames[1].pc == CODE + 0xf00 && frames[1].stepper == UW_STEPPER_FP,
+	      "the record, not a frame of the same function");
+	/* Far from there it is a leaf's caller. */
+	s = walk(CODE + 0x220, STACK + 16, CODE + 0x220 + 0x2000);
+	CHECK(s.n_frames >= 2 && frames[1].pc != CODE + 0x220 + 0x2000, "not mapped");
+	/* Without a record, lr is all there is. */
+	s = walk(CODE + 0x220, 0, CODE + 0x210);
+	CHECK(s.n_frames >= 2 && frames[1].pc == CODE + 0x210 &&
+		      frames[1].stepper == UW_STEPPER_LEAF,
+	      "lr");
+	generated = false;
+}
+
 /* A leaf, out of which the compiler moved code to a function of its own: that is called without CFI for the new lr. */
 static void test_a_lost_link(void)
 {
@@ -525,6 +553,7 @@ int main(void)
 	test_frame_record();
 	test_rules_after_a_record();
 	test_a_lost_link();
+	test_unreadable_code();
 	uw_object_put(object);
 	return check_done();
 }

@@ -50,6 +50,9 @@ struct uw_guess {
  */
 #define UW_STACK_MAX ((uint64_t)8 << 20)
 
+/* Nearly all functions have fewer bytes, also those that programs generate. */
+#define UW_FUNCTION_USUAL ((uint64_t)4 << 10)
+
 /* Return whether fp can be the frame pointer of a frame with the stack pointer sp. */
 static inline bool uw_guess_is_fp(uint64_t sp, uint64_t fp)
 {

@@ -278,6 +278,17 @@ static void guess_both(struct uw_asking *a)
 }
 
 /*
+ * Return whether an address probably lies in the function that runs, of which no object tells where it begins and ends. If lr
+ * has one, the function's last call has returned; the function's own return address is in its frame record.
+ */
+static bool is_near(const struct uw_asking *a, uint64_t addr)
+{
+	uint64_t pc = a->w->pc;
+
+	return (addr < pc ? pc - addr : addr - pc) <= UW_FUNCTION_USUAL;
+}
+
+/*
  * Decide between the word at sp (or lr) and the frame pointer. A function that uses a frame pointer
  * has spilled values at sp, perhaps old return addresses. A function that uses none, or has just
  * been entered, has its return address at sp, and fp is its caller's. The one whose call leads to
@@ -304,7 +315,8 @@ static bool is_leaf(const struct uw_asking *a)
 		return !a->bottom && a->fp.evidence == UW_EVIDENCE_NONE;
 	case UW_EVIDENCE_UNREADABLE:
 		/* the word at sp may be anything; lr has return addresses */
-		return arch->lr != arch->pc;
+		return arch->lr != arch->pc &&
+		       (a->fp.evidence == UW_EVIDENCE_NONE || !is_near(a, a->leaf.ra));
 	default:
 		return false;
 	}
