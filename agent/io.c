@@ -51,13 +51,26 @@ int io_write(int fd, const void *bytes, size_t size)
 	return 0;
 }
 
+static rlim_t usual_files; /* the limit before it was raised; 0: it was not */
+
 void io_allow_many_files(void)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
 		return;
+	usual_files = limit.rlim_cur;
 	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void io_usual_files(void)
+{
+	struct rlimit limit;
+
+	if (!usual_files || getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = usual_files;
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 

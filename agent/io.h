@@ -21,6 +21,8 @@ int io_write(int fd, const void *bytes, size_t size);
  * and each file that any process has mapped is kept open; the usual limit is 1,024.
  */
 void io_allow_many_files(void);
+/* Set the limit back, for another program that is to be executed. */
+void io_usual_files(void);
 
 /*
  * Return memory of so many bytes, all zero, which this process shares with those that it forks from now on. NULL:

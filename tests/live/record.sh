@@ -273,4 +273,8 @@ for i in 10 20 40 60; do "$offwind" explain "$dir/narrow.owc" --sample $i 2>/dev
 [ "$(grep -c '\] = 0x[0-9a-f]*5ca1ab1e' "$dir/explained")" = 4 ] && [ "$(grep -c '^stop: compat' "$dir/explained")" = 4 ] ||
 	fail "its stack was not captured: $(cat "$dir/explained")"
 
+echo "== a command has what its caller gave it: the limit of open files, and SIGHUP ignored, as by nohup"
+(ulimit -Sn 1000; trap '' HUP; exec "$offwind" record -q -o "$dir/given.pb.gz" -- bash -c 'ulimit -Sn; kill -HUP $$; echo alive') >"$dir/given" 2>"$dir/log" || fail "$(cat "$dir/log")"
+[ "$(cat "$dir/given")" = $'1000\nalive' ] || fail "the command has another limit, or was ended: $(cat "$dir/given")"
+
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

@@ -2,6 +2,7 @@
 #include "agent/cmd/record/command.h"
 
 #include "agent/cmd/cmd.h"
+#include "agent/io.h"
 #include "agent/log.h"
 #include "agent/role/files.h"
 
@@ -24,10 +25,11 @@ static void __attribute__((noreturn)) become_command(char **command, int gate, i
 	char byte;
 	int err;
 
+	/* Not SIGHUP: nohup(1) is for the command, too. */
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);
-	(void)signal(SIGHUP, SIG_DFL);
 	(void)signal(SIGPIPE, SIG_DFL);
+	io_usual_files();
 	/* No byte means that the recorder failed before the command could start. */
 	if (read(gate, &byte, 1) != 1)
 		_exit(CMD_FAILED);
