@@ -273,6 +273,33 @@ for i in 10 20 40 60; do "$offwind" explain "$dir/narrow.owc" --sample $i 2>/dev
 [ "$(grep -c '\] = 0x[0-9a-f]*5ca1ab1e' "$dir/explained")" = 4 ] && [ "$(grep -c '^stop: compat' "$dir/explained")" = 4 ] ||
 	fail "its stack was not captured: $(cat "$dir/explained")"
 
+echo "== a program whose main thread had ended before the recording began"
+cat >"$dir/leaves.c" <<'C'
+#include <pthread.h>
+#include <unistd.h>
+volatile unsigned long sum;
+__attribute__((noinline)) void stays(void) { for (int i = 0; i < 100000; i++) sum += i; }
+static void *work(void *unused) { (void)unused; for (;;) stays(); }
+int main(void)
+{
+	pthread_t thread;
+
+	alarm(900);
+	pthread_create(&thread, NULL, work, NULL);
+	pthread_exit(NULL);
+}
+C
+gcc -O1 -g -pthread -o "$dir/leaves" "$dir/leaves.c" || exit 1
+"$dir/leaves" & leaves=$!
+has_left() { grep -q '^State:.Z' "/proc/$leaves/status"; }
+until_or_dead $leaves has_left || fail "its main thread does not end"
+for seconds in 1 2 4 8 16; do
+	"$offwind" record -p $leaves -F 499 -d $seconds -f folded -o "$dir/leaves.folded" 2>"$dir/log" || fail "$(cat "$dir/log")"
+	[ -s "$dir/leaves.folded" ] && break
+done
+kill -KILL $leaves
+grep -q ';work;stays ' "$dir/leaves.folded" && ! grep -q 'no_mapping [1-9]' "$dir/log" || fail "its stacks: $(head "$dir/leaves.folded") $(cat "$dir/log")"
+
 echo "== a command has what its caller gave it: the limit of open files, and SIGHUP ignored, as by nohup"
 (ulimit -Sn 1000; trap '' HUP; exec "$offwind" record -q -o "$dir/given.pb.gz" -- bash -c 'ulimit -Sn; kill -HUP $$; echo alive') >"$dir/given" 2>"$dir/log" || fail "$(cat "$dir/log")"
 [ "$(cat "$dir/given")" = $'1000\nalive' ] || fail "the command has another limit, or was ended: $(cat "$dir/given")"

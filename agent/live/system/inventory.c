@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /*
@@ -213,6 +214,45 @@ static int read_mappings(struct batch *b, int fd, uint64_t from)
 	return err;
 }
 
+/* Add the mappings that a file in the process's directory lists: "maps". Return as add_mapping, or that there is no such file. */
+static int read_file(struct batch *b, const char *name)
+{
+	int fd = openat(b->process, name, O_RDONLY | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return -errno;
+	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(b, fd);
+	if (err == -ENOTTY || err == -EINVAL || err == -ENAMETOOLONG)
+		err = read_mappings(b, fd, b->n ? b->mappings[b->n - 1].end : b->from);
+	(void)close(fd);
+	return err;
+}
+
+/* The main thread may have ended before others: then only these have the process's memory. */
+static int read_threads(struct batch *b)
+{
+	int fd = openat(b->process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
+	DIR *threads = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	uint32_t tid;
+
+	while (threads && !err && !b->n && (entry = readdir(threads))) {
+		char name[48];
+
+		if (!number(entry->d_name, &tid) || tid == b->pid)
+			continue;
+		(void)snprintf(name, sizeof(name), "task/%" PRIu32 "/maps", tid);
+		err = read_file(b, name);
+		if (err != -ENOMEM && err != -E2BIG)
+			err = 0;
+	}
+	if (threads)
+		(void)closedir(threads);
+	else if (fd >= 0)
+		(void)close(fd);
+	return err;
+}
+
 /*
  * errand.run: read up to FIRST_MAPPINGS mappings from address from on, for about FIRST_NS. err is 0 if there are no more, or
  * the process is ending; -E2BIG if there may be more; or -ENOMEM.
@@ -220,15 +260,15 @@ static int read_mappings(struct batch *b, int fd, uint64_t from)
 static void read_batch(void *ctx)
 {
 	struct batch *b = ctx;
-	int fd = openat(b->process, "maps", O_RDONLY | O_CLOEXEC), err;
+	struct stat st;
+	int err;
 
-	if (fd < 0)
-		return; /* the process has ended */
 	b->until_ns = now_ns() + FIRST_NS;
-	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(b, fd);
-	if (err == -ENOTTY || err == -EINVAL || err == -ENAMETOOLONG)
-		err = read_mappings(b, fd, b->n ? b->mappings[b->n - 1].end : b->from);
-	(void)close(fd);
+	err = read_file(b, "maps");
+	/* A directory has a link from each one in it, and two more. */
+	if (err != -ENOMEM && err != -E2BIG && !b->n && !fstatat(b->process, "task", &st, 0) &&
+	    st.st_nlink > 3)
+		err = read_threads(b);
 	/* Every other error means that the process is ending. */
 	b->err = err == -ENOMEM || err == -E2BIG ? err : 0;
 }
