@@ -41,8 +41,12 @@ int BPF_PROG(follow_exit, struct task_struct *task)
 	if (BPF_CORE_READ(task, signal, live.counter))
 		return 0;
 	process = bpf_map_lookup_elem(&processes, &pid);
-	if (process)
-		process->dead = 1;
+	if (!process)
+		return 0;
+	/* One that ran before, and was not sampled: follow_free is to know it. */
+	if (!process->start_ns)
+		process->start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	process->dead = 1;
 	return 0;
 }
 

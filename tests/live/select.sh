@@ -273,4 +273,52 @@ for _ in 1 2 3; do
 done
 [ "${n:-0}" = 6 ] || fail "${n:-no} waits of 40 ms or more, not 6"
 
+echo "== the number of a selected process that has ended, and was never sampled"
+cat >"$dir/reborn.c" <<'C'
+#define _GNU_SOURCE
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+/* reborn PID: a child with this number computes until it is ended. */
+int main(int argc, char **argv)
+{
+	pid_t pid = argc == 2 ? atoi(argv[1]) : 0, child;
+	struct clone_args args = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&pid, .set_tid_size = 1 };
+
+	child = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+	if (!child) {
+		alarm(900);
+		for (volatile unsigned long n = 0;; n++)
+			;
+	}
+	if (child != pid) {
+		perror("clone3");
+		return 1;
+	}
+	return waitpid(child, NULL, 0) != child;
+}
+C
+gcc -O1 -o "$dir/reborn" "$dir/reborn.c" || exit 1
+bash -c 'sleep 1000; exec sleep 1000' & parent=$!
+has_child() { child=$(pgrep -P $parent) && grep -q '^State:.S' "/proc/$child/status"; }
+until_or_dead $parent has_child || exit 1
+"$offwind" record -p $parent -F 499 --raw="$dir/reborn.owc" --stats "$dir/stats" -o "$dir/reborn.pb.gz" 2>"$dir/log" & recording=$!
+until_or_dead $recording test -s "$dir/reborn.owc" || fail "$(cat "$dir/log")"
+kill $child
+is_reaped() { [ ! -e "/proc/$child" ]; }
+until_or_dead $parent is_reaped || fail "the child stays"
+"$dir/reborn" $child & reborn=$!
+has_run() { [ "$(awk '{ print $14 }' "/proc/$child/stat" 2>/dev/null || echo 0)" -gt 100 ]; } # 1 s of CPU time
+until_or_dead $reborn has_run || fail "no process got the number $child"
+kill -INT $recording
+wait $recording || fail "$(cat "$dir/log")"
+kill -KILL $child
+pkill -P $parent; kill $parent
+[ "$("$offwind" report --json -n 0 --by stop --type samples "$dir/reborn.pb.gz" | grep -c no_mapping)" = 0 ] || fail "another process was recorded: $(cat "$dir/log")"
+
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }
