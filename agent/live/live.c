@@ -12,6 +12,7 @@
 #include "agent/live/system/mount.h"
 #include "agent/live/system/perf.h"
 #include "agent/live/system/pin.h"
+#include "agent/log.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -233,12 +234,19 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
  */
 static int watch_cpus(struct live *live, uint64_t now)
 {
-	int *cpus, err;
+	int *cpus, err = 0;
+	bool slept;
 	size_t n;
 
-	if (live->stopped || !live_online_changed(&live->online, now, &cpus, &n))
+	if (live->stopped || !live_online_changed(&live->online, now, &cpus, &n, &slept))
 		return 0;
-	err = source_live_set_cpus(&live->base, cpus, n);
+	/* As if the others had been seen offline: then their events are opened again. */
+	if (slept) {
+		log_debug("the machine has slept: recording begins anew on all CPUs but one");
+		err = source_live_set_cpus(&live->base, cpus, 1);
+	}
+	if (!err)
+		err = source_live_set_cpus(&live->base, cpus, n);
 	free(cpus);
 	if (err && !live->base.error[0])
 		(void)snprintf(live->base.error, sizeof(live->base.error),

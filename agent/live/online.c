@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CPUS_NS UINT64_C(1000000000) /* between two checks of which CPUs are online */
+#define CPUS_NS	  UINT64_C(1000000000) /* between two checks of which CPUs are online */
+#define ASLEEP_NS INT64_C(500000000)   /* a shorter sleep is none */
 
 int live_online_init(struct live_online *o, struct live_bpf *bpf, const struct live_events *events,
 		     const int *only, size_t n_only)
@@ -150,6 +151,12 @@ int live_online_change(struct live_online *o, int *cpus, size_t n, size_t *n_new
 	return err;
 }
 
+/* Return how long the machine has slept since it was started; a little less than 0 if it has not. */
+static int64_t asleep_ns(void)
+{
+	return (int64_t)(clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC));
+}
+
 int live_online_start(struct live_online *o, char *error)
 {
 	size_t n = 0, n_new;
@@ -168,18 +175,24 @@ int live_online_start(struct live_online *o, char *error)
 	if (!err)
 		err = start_everywhere(o, error);
 	o->looked_ns = now_ns();
+	o->asleep_ns = asleep_ns();
 	return err;
 }
 
-bool live_online_changed(struct live_online *o, uint64_t now, int **cpus, size_t *n)
+bool live_online_changed(struct live_online *o, uint64_t now, int **cpus, size_t *n, bool *slept)
 {
+	int64_t before_ns = o->asleep_ns;
+
 	if (now < o->looked_ns + CPUS_NS)
 		return false;
 	o->looked_ns = now;
+	o->asleep_ns = asleep_ns();
+	/* The two clocks are not read at the same time. */
+	*slept = o->asleep_ns > before_ns + ASLEEP_NS;
 	*n = 0;
 	if (live_cpus_online_now(&o->fd, cpus, n))
 		return false;
-	if (*n != o->n || memcmp(*cpus, o->cpus, *n * sizeof(**cpus)) != 0)
+	if (*slept || *n != o->n || memcmp(*cpus, o->cpus, *n * sizeof(**cpus)) != 0)
 		return true;
 	free(*cpus);
 	return false;

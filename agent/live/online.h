@@ -19,6 +19,7 @@ struct live_online {
 	int *cpus, *only;
 	size_t n, n_only;
 	uint64_t looked_ns; /* when the list of CPUs was last read */
+	int64_t asleep_ns;  /* how long the machine had slept then, since it was started */
 	int fd;		    /* the file with that list; -1: not open yet */
 };
 
@@ -47,8 +48,9 @@ bool live_online_has(const struct live_online *o, int cpu); /* it is recorded no
 
 /*
  * Read which CPUs are online, if the last time was a second ago. Return true if others are
- * online than are recorded: the caller frees *cpus then.
+ * online than are recorded: the caller frees *cpus then. So it is if the machine has slept meanwhile, with *slept: the
+ * kernel has taken all CPUs but the first offline, and their events are gone.
  */
-bool live_online_changed(struct live_online *o, uint64_t now, int **cpus, size_t *n);
+bool live_online_changed(struct live_online *o, uint64_t now, int **cpus, size_t *n, bool *slept);
 
 #endif

@@ -300,6 +300,39 @@ done
 kill -KILL $leaves
 grep -q ';work;stays ' "$dir/leaves.folded" && ! grep -q 'no_mapping [1-9]' "$dir/log" || fail "its stacks: $(head "$dir/leaves.folded") $(cat "$dir/log")"
 
+echo "== a machine that has slept: by a clock that says so once, in the middle of a recording"
+cat >"$dir/slept.c" <<'C'
+#include <dlfcn.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+	static int (*real)(clockid_t, struct timespec *);
+	int rc;
+
+	if (!real)
+		real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+	rc = real(clock, t);
+	if (clock == CLOCK_BOOTTIME && !access(SLEPT, F_OK))
+		t->tv_sec += 1000;
+	return rc;
+}
+C
+gcc -O1 -D_GNU_SOURCE -DSLEPT="\"$dir/slept\"" -shared -fPIC -o "$dir/slept.so" "$dir/slept.c" || exit 1
+for _ in $(seq "$(nproc)"); do "$dir/leaves" & done
+LD_PRELOAD=$dir/slept.so "$offwind" record -v -a -F 199 --raw="$dir/slept.owc" -o "$dir/slept.pb.gz" 2>"$dir/log" & recorder=$!
+grows() { [ "$(stat -c %s "$dir/slept.owc" 2>/dev/null || echo 0)" -gt $((${1:-0} + 20000)) ]; }
+until_or_dead $recorder grows || fail "$(cat "$dir/log")"
+touch "$dir/slept"
+says_slept() { grep -q 'the machine has slept' "$dir/log"; }
+until_or_dead $recorder says_slept || fail "it is not noticed: $(cat "$dir/log")"
+until_or_dead $recorder grows "$(stat -c %s "$dir/slept.owc")" || fail "nothing comes any more"
+kill -INT $recorder
+wait $recorder || fail "$(cat "$dir/log")"
+[ "$(grep -c 'the machine has slept' "$dir/log")" = 1 ] || fail "it has slept once: $(cat "$dir/log")"
+check_balance "$(accounting "$dir/log")"
+pkill -KILL -x leaves
+
 echo "== a command has what its caller gave it: the limit of open files, and SIGHUP ignored, as by nohup"
 (ulimit -Sn 1000; trap '' HUP; exec "$offwind" record -q -o "$dir/given.pb.gz" -- bash -c 'ulimit -Sn; kill -HUP $$; echo alive') >"$dir/given" 2>"$dir/log" || fail "$(cat "$dir/log")"
 [ "$(cat "$dir/given")" = $'1000\nalive' ] || fail "the command has another limit, or was ended: $(cat "$dir/given")"
