@@ -242,7 +242,7 @@ static int watch_cpus(struct live *live, uint64_t now)
 		return 0;
 	/* As if the others had been seen offline: then their events are opened again. */
 	if (slept) {
-		log_debug("the machine has slept: recording begins anew on all CPUs but one");
+		log_debug("the machine has slept: recording begins again on all CPUs but one");
 		err = source_live_set_cpus(&live->base, cpus, 1);
 	}
 	if (!err)

@@ -316,7 +316,8 @@ until_or_dead $parent is_reaped || fail "the child stays"
 has_run() { [ "$(awk '{ print $14 }' "/proc/$child/stat" 2>/dev/null || echo 0)" -gt 100 ]; } # 1 s of CPU time
 until_or_dead $reborn has_run || fail "no process got the number $child"
 kill -INT $recording
-wait $recording || fail "$(cat "$dir/log")"
+wait $recording # 1: nothing was recorded
+grep -q 'captured [0-9]* = ' "$dir/log" || fail "$(cat "$dir/log")"
 kill -KILL $child
 pkill -P $parent; kill $parent
 [ "$("$offwind" report --json -n 0 --by stop --type samples "$dir/reborn.pb.gz" | grep -c no_mapping)" = 0 ] || fail "another process was recorded: $(cat "$dir/log")"
