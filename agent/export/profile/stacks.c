@@ -501,7 +501,7 @@ int stacks_hide_interpreters(struct stacks *s)
 	size_t room = 0;
 	int err = of ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < s->n_modules; i++)
+	for (size_t i = 0; !err && i < s->n_modules; i++)
 		of[i] = runtime_bits(&s->modules[i]);
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		struct stacks_sample *sample = &s->samples[i];
