@@ -288,10 +288,11 @@ static int take_types(struct reading *r, const struct stacks_type *types, const 
 		r->type_of[rows[i]] = (int64_t)index[i] + 1;
 	r->sum_size = sizeof(struct sum) + r->s->n_types * sizeof(int64_t);
 	/* CPU time; else the second, as the first is how many samples there are. */
-	if (!err && first && n > 1)
-		r->s->default_type = stacks_find_type(r->s, "cpu") < r->s->n_types
-					     ? stacks_find_type(r->s, "cpu")
-					     : 1;
+	if (!err && first && n > 1) {
+		size_t cpu = stacks_find_type(r->s, "cpu");
+
+		r->s->default_type = cpu < r->s->n_types ? cpu : 1;
+	}
 	free(index);
 	return err;
 }

@@ -170,7 +170,7 @@ static int put_sample(struct repacking *r, size_t number, int64_t *values)
 	for (size_t i = 0; i < s->n_types; i++) {
 		values[i] = stacks_value(s, number, i);
 		if (from->base)
-			values[i] = values[i] == INT64_MIN ? INT64_MAX : -values[i];
+			values[i] = stacks_negated(values[i]);
 	}
 	pprof_sample(r->pprof, &to);
 	return 0;

@@ -180,6 +180,12 @@ static inline int64_t stacks_sum(int64_t a, int64_t b)
 	return sum;
 }
 
+/* Return -value, limited likewise: the value of a base's sample as it stands in files. */
+static inline int64_t stacks_negated(int64_t value)
+{
+	return value == INT64_MIN ? INT64_MAX : -value;
+}
+
 /*
  * Leave out the frames of interpreters themselves, that is, of their files, from the samples that have frames of
  * what these interpret. -ENOMEM.

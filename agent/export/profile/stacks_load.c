@@ -214,7 +214,7 @@ static int load_sample(struct loading *l, const Perftools__Profiles__Sample *fro
 	for (size_t i = 0; i < from->n_value; i++) {
 		int64_t value = from->value[i];
 
-		values[l->type_of[i]] = !of_base ? value : value == INT64_MIN ? INT64_MAX : -value;
+		values[l->type_of[i]] = of_base ? stacks_negated(value) : value;
 	}
 	err = stacks_add(l->s, &to, l->ids, l->labels, values);
 	return err == -EFBIG ? refuse(l, err, "more frames than any profile has") : err;
