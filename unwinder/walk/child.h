@@ -40,8 +40,8 @@ bool uw_child_rule_by_code(const struct uw_arch *arch, const struct uw_code *cod
 
 /*
  * Return whether the code at vaddr is so close behind such a system call that the registers
- * must be checked. On x86_64 this is never the case where a table's row certainly continues
- * (UW_ORIGIN_INSIDE).
+ * must be checked. On x86_64 this is never the case where an FDE covers the code, or a table's row
+ * certainly continues (UW_ORIGIN_INSIDE).
  */
 bool uw_child_may_begin(struct uw_object *object, uint64_t vaddr);
 

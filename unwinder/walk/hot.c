@@ -207,6 +207,7 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	struct uw_rule rule;
 	uint64_t packed;
 	enum uw_rule_origin from = UW_ORIGIN_STORED;
+	bool in_fde; /* an FDE surely covers lookup and the byte after it */
 	int err;
 
 	if (!mapping)
@@ -218,23 +219,23 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	err = object ? uw_facts_packed(&w->worker->facts, object, lookup - mapping->bias, exact,
 				       &packed, &slot->stepper, &rule, &from)
 		     : -ENOENT;
+	in_fde = from == UW_ORIGIN_MADE && !err && goes_on(&rule, lookup - mapping->bias);
 	/*
 	 * The return address may have been stored by hand (makecontext): then it begins a
 	 * function, and uw_walk_frame has a special case for it. If the rule's FDE also covers
 	 * the return address itself, no procedure begins there.
 	 */
-	if (object && !exact &&
-	    !(from == UW_ORIGIN_MADE && !err && goes_on(&rule, lookup - mapping->bias)) &&
+	if (object && !exact && !in_fde &&
 	    uw_facts_begins(&w->worker->facts, object, lookup + 1 - mapping->bias)) {
 		slot->stepper = UW_STEPPER_CFI;
 		return true;
 	}
 	/*
 	 * A thread that clone has just created has the same pc as its parent; only its
-	 * registers tell. Most addresses are inside a row that continues, so their code need
-	 * not be read.
+	 * registers tell. On x86_64 its code has no FDE (child.h), and most addresses have one,
+	 * so their code need not be read.
 	 */
-	if (object && exact && (from != UW_ORIGIN_INSIDE || arch->lr != arch->pc) &&
+	if (object && exact && (arch->lr != arch->pc || (from != UW_ORIGIN_INSIDE && !in_fde)) &&
 	    uw_facts_child(&w->worker->facts, object, lookup - mapping->bias))
 		return true;
 	/* Use the rule only if no stepper with a higher priority must be asked first. */
