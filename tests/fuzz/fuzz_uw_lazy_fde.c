@@ -74,6 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		look_up(&lazy, UINT64_MAX);
 		look_up(&lazy, 0);
 	}
+	uw_lazy_fde_fini(&lazy);
 	uw_elf_fini(&elf);
 	return 0;
 }

@@ -141,8 +141,10 @@ static void test_finds_what_the_section_has(const char *path, enum way way, cons
 	CHECK(peek.in_memory == (way != DESCRIPTOR), "what is in memory is known to be");
 	/* If reading costs nothing, gaps are looked up in the whole section. */
 	CHECK(way == DESCRIPTOR || (peek.whole > 0 && left < 3), path);
+	CHECK(!peek.marks == (way != DESCRIPTOR) && !peek.cies[0] == (way != DESCRIPTOR), path);
 	(void)printf("%s, %s: %lu rules, %lu without, %lu left to others\n", path, way_names[way],
 		     found, bare, left);
+	uw_lazy_fde_fini(&peek);
 	uw_elf_fini(&elf);
 	uw_object_put(object);
 }
@@ -160,6 +162,7 @@ static void test_unknown_machine(const uint8_t *bytes, size_t size)
 	elf.machine = EM_SPARCV9;
 	uw_lazy_fde_init(&lazy, &elf, &(struct uw_cfi){ .size = 0 });
 	CHECK(!lazy.usable, "another's");
+	uw_lazy_fde_fini(&lazy);
 	uw_elf_fini(&elf);
 }
 
@@ -196,6 +199,7 @@ static void test_damage_is_survived(enum way way, uint8_t *bytes, int fd, size_t
 				&start, &end);
 		bytes[at] = was;
 		CHECK(pwrite(fd, bytes + at, 1, (off_t)at) == 1, "and back");
+		uw_lazy_fde_fini(&peek);
 		uw_elf_fini(&elf);
 	}
 }

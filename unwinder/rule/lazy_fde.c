@@ -19,6 +19,11 @@
  * it.
  */
 #define WINDOW 512
+/*
+ * Entries from one mark to the next. So a search by the marks reads half a KiB of the table, and the
+ * marks of a table of 1 MB take 8 KiB.
+ */
+#define MARKED 64
 /* How many times to guess by proportion, before the range is halved each time. */
 #define GUESSES 4
 #define TRIES	48
@@ -41,6 +46,13 @@
 
 struct entry {
 	uint64_t start, fde; /* vaddr */
+};
+
+/* A CIE that has been read. Files have two or three, which all FDEs share. */
+struct uw_lazy_cie {
+	uint64_t off; /* in the section */
+	size_t size;
+	uint8_t bytes[CIE_MAX];
 };
 
 /* ---- the search table ------------------------------------------------------------- */
@@ -106,6 +118,79 @@ void uw_lazy_fde_init(struct uw_lazy_fde *lazy, const struct uw_elf *elf,
 	lazy->usable = find_table(lazy, elf);
 }
 
+void uw_lazy_fde_fini(struct uw_lazy_fde *lazy)
+{
+	free(atomic_load_explicit(&lazy->marks, memory_order_relaxed));
+	for (unsigned int i = 0; i < UW_LAZY_CIES; i++)
+		free(atomic_load_explicit(&lazy->cies[i], memory_order_relaxed));
+}
+
+/*
+ * Read the whole table for its marks: the start of each MARKED-th entry, as the table has it. NULL:
+ * it cannot be read, or there is no memory.
+ */
+static int32_t *read_marks(const struct uw_lazy_fde *lazy)
+{
+	int32_t *marks = malloc(sizeof(*marks) * (size_t)((lazy->n + MARKED - 1) / MARKED));
+	uint8_t room[8 * WINDOW];
+
+	for (uint64_t i = 0; marks && i < lazy->n; i += WINDOW) {
+		size_t n = lazy->n - i < WINDOW ? (size_t)(lazy->n - i) : WINDOW;
+
+		if (read_entries(lazy, i, n, room)) {
+			free(marks);
+			return NULL;
+		}
+		for (size_t k = 0; k < n; k += MARKED)
+			marks[(i + k) / MARKED] = (int32_t)uw_bytes_little(room + 8 * k);
+	}
+	return marks;
+}
+
+/*
+ * Return the marks of a table in a file, NULL before they are worth it: reading them takes a system
+ * call for each WINDOW entries, and saves one or two of each search. A table of one window has none.
+ */
+static const int32_t *marks_of(struct uw_lazy_fde *lazy)
+{
+	int32_t *marks = atomic_load_explicit(&lazy->marks, memory_order_acquire);
+
+	if (marks || lazy->in_memory || lazy->n <= WINDOW ||
+	    atomic_fetch_add_explicit(&lazy->n_searches, 1, memory_order_relaxed) !=
+		    lazy->n / WINDOW)
+		return marks;
+	marks = read_marks(lazy);
+	atomic_store_explicit(&lazy->marks, marks, memory_order_release);
+	return marks;
+}
+
+/* Entries of the table by their numbers; low starts at or before what is looked up, high after it. */
+struct range {
+	uint64_t low, high, low_start, high_start;
+};
+
+/* Narrow the range to the entries from one mark to the next. */
+static void narrow(const struct uw_lazy_fde *lazy, const int32_t *marks, uint64_t lookup,
+		   struct range *range)
+{
+	uint64_t low = 0, high = (lazy->n + MARKED - 1) / MARKED;
+
+	while (high - low > 1) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (lazy->header_vaddr + (uint64_t)marks[middle] <= lookup)
+			low = middle;
+		else
+			high = middle;
+	}
+	range->low = low * MARKED;
+	range->low_start = lazy->header_vaddr + (uint64_t)marks[low];
+	if (range->high - range->low > MARKED) {
+		range->high = range->low + MARKED;
+		range->high_start = lazy->header_vaddr + (uint64_t)marks[low + 1];
+	}
+}
+
 /* Consecutive entries of the search table. */
 struct some {
 	const uint8_t *bytes; /* NULL: each entry is read when it is looked at */
@@ -156,28 +241,34 @@ static int search(const struct uw_lazy_fde *lazy, const struct some *some, size_
  * evenly with their numbers, so the first look is mostly the only one. -EAGAIN: lookup is outside
  * the table, or the table is not sorted.
  */
-static int find_entry(const struct uw_lazy_fde *lazy, uint64_t lookup, struct entry found[2])
+static int find_entry(struct uw_lazy_fde *lazy, uint64_t lookup, struct entry found[2])
 {
-	uint64_t low = 0, high = lazy->n - 1, low_start = lazy->first, high_start = lazy->last;
+	struct range r = { .high = lazy->n - 1,
+			   .low_start = lazy->first,
+			   .high_start = lazy->last };
+	const int32_t *marks;
 	uint8_t room[8 * WINDOW];
 
-	if (lookup < low_start || lookup >= high_start)
+	if (lookup < r.low_start || lookup >= r.high_start)
 		return -EAGAIN;
-	/* low starts at or before lookup and high after it, if the table is sorted. */
-	for (unsigned int try = 0; try < TRIES && low < high; try++) {
-		size_t n = high - low + 1 < WINDOW ? (size_t)(high - low + 1) : WINDOW;
-		uint64_t at = (high - low) / 2, from;
+	marks = marks_of(lazy);
+	if (marks)
+		narrow(lazy, marks, lookup, &r);
+	/* What the range says of its ends is true if the table is sorted. */
+	for (unsigned int try = 0; try < TRIES && r.low < r.high; try++) {
+		size_t n = r.high - r.low + 1 < WINDOW ? (size_t)(r.high - r.low + 1) : WINDOW;
+		uint64_t at = (r.high - r.low) / 2, from;
 		struct entry begin, end;
 		struct some some;
 
-		if (low_start > lookup || high_start <= lookup)
+		if (r.low_start > lookup || r.high_start <= lookup)
 			return -EAGAIN;
 		if (try < GUESSES)
-			at = (uint64_t)((__uint128_t)(lookup - low_start) * (high - low) /
-					(high_start - low_start));
-		from = at < n / 2 ? low : low + at - n / 2;
-		if (from > high + 1 - n)
-			from = high + 1 - n;
+			at = (uint64_t)((__uint128_t)(lookup - r.low_start) * (r.high - r.low) /
+					(r.high_start - r.low_start));
+		from = at < n / 2 ? r.low : r.low + at - n / 2;
+		if (from > r.high + 1 - n)
+			from = r.high + 1 - n;
 		some = (struct some){ .from = from };
 		if (!lazy->in_memory) {
 			if (read_entries(lazy, from, n, room))
@@ -187,11 +278,11 @@ static int find_entry(const struct uw_lazy_fde *lazy, uint64_t lookup, struct en
 		if (entry_of(lazy, &some, 0, &begin) || entry_of(lazy, &some, n - 1, &end))
 			return -EAGAIN;
 		if (lookup < begin.start) {
-			high = from;
-			high_start = begin.start;
+			r.high = from;
+			r.high_start = begin.start;
 		} else if (lookup >= end.start) {
-			low = from + n - 1;
-			low_start = end.start;
+			r.low = from + n - 1;
+			r.low_start = end.start;
 		} else {
 			return search(lazy, &some, n, lookup, found);
 		}
@@ -273,32 +364,61 @@ struct pair {
 	uint64_t next;			  /* offset in the file's section of what follows the FDE */
 };
 
-/*
- * Read the CIE at off into out, which has room for CIE_MAX bytes, and its size into *size.
- * -EAGAIN: it is larger, or cannot be read.
- */
-static int read_cie(const struct uw_lazy_fde *lazy, uint64_t off, uint8_t *out, size_t *size)
+/* Read the CIE at off. -EAGAIN: it is larger than CIE_MAX, or cannot be read. */
+static int read_cie(const struct uw_lazy_fde *lazy, uint64_t off, struct uw_lazy_cie *out)
 {
 	uint64_t left = lazy->frames_size - off;
 
-	if (left < 8 || uw_source_read(&lazy->source, lazy->frames_off + off, out,
+	if (left < 8 || uw_source_read(&lazy->source, lazy->frames_off + off, out->bytes,
 				       left < CIE_MAX ? left : CIE_MAX))
 		return -EAGAIN;
-	if (uw_bytes_little(out) > CIE_MAX - 4 || uw_bytes_little(out) + 4 > left)
+	if (uw_bytes_little(out->bytes) > CIE_MAX - 4 || uw_bytes_little(out->bytes) + 4 > left)
 		return -EAGAIN;
-	*size = uw_bytes_little(out) + 4;
+	out->off = off;
+	out->size = uw_bytes_little(out->bytes) + 4;
 	return 0;
+}
+
+/*
+ * Return the CIE at off, which lazy holds, or room if it holds as many others. NULL: it cannot be
+ * read.
+ */
+static const struct uw_lazy_cie *cie_at(struct uw_lazy_fde *lazy, uint64_t off,
+					struct uw_lazy_cie *room)
+{
+	struct uw_lazy_cie *cie = NULL, *made;
+	unsigned int i;
+
+	for (i = 0; i < UW_LAZY_CIES; i++) {
+		cie = atomic_load_explicit(&lazy->cies[i], memory_order_acquire);
+		if (!cie || cie->off == off)
+			break;
+	}
+	if (i < UW_LAZY_CIES && cie)
+		return cie;
+	if (read_cie(lazy, off, room))
+		return NULL;
+	made = i < UW_LAZY_CIES && !lazy->in_memory ? malloc(sizeof(*made)) : NULL;
+	if (made) {
+		*made = *room;
+		/* Another thread may have taken the place meanwhile. */
+		if (!atomic_compare_exchange_strong_explicit(
+			    &lazy->cies[i], &cie, made, memory_order_release, memory_order_relaxed))
+			free(made);
+	}
+	return room;
 }
 
 /*
  * Read an FDE and its CIE into pair, and change the FDE's CIE pointer so that it fits there.
  * -EAGAIN: the FDE is too large, of another form, or cannot be read.
  */
-static int read_pair(const struct uw_lazy_fde *lazy, uint64_t fde_vaddr, struct pair *pair)
+static int read_pair(struct uw_lazy_fde *lazy, uint64_t fde_vaddr, struct pair *pair)
 {
 	uint64_t off = fde_vaddr - lazy->frames_vaddr, left = lazy->frames_size - off, size, id;
-	uint8_t cie[CIE_MAX], *fde = pair->bytes + CIE_MAX;
-	int err;
+	uint8_t *fde = pair->bytes + CIE_MAX;
+	const struct uw_lazy_cie *cie;
+	struct uw_lazy_cie room;
 
 	if (fde_vaddr < lazy->frames_vaddr || off > lazy->frames_size || left < 8 ||
 	    uw_source_read(&lazy->source, lazy->frames_off + off, fde,
@@ -311,10 +431,11 @@ static int read_pair(const struct uw_lazy_fde *lazy, uint64_t fde_vaddr, struct 
 	if (size > FDE_READ && uw_source_read(&lazy->source, lazy->frames_off + off + FDE_READ,
 					      fde + FDE_READ, size - FDE_READ))
 		return -EAGAIN;
-	err = read_cie(lazy, off + 4 - id, cie, &pair->cie);
-	if (err)
-		return err;
-	memcpy(fde - pair->cie, cie, pair->cie);
+	cie = cie_at(lazy, off + 4 - id, &room);
+	if (!cie)
+		return -EAGAIN;
+	pair->cie = cie->size;
+	memcpy(fde - pair->cie, cie->bytes, pair->cie);
 	for (unsigned int i = 0; i < 4; i++)
 		fde[4 + i] = (uint8_t)((pair->cie + 4) >> 8 * i);
 	pair->size = pair->cie + size;

@@ -244,6 +244,7 @@ void uw_object_put(struct uw_object *object)
 	if (!object || atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	source = object->elf.source;
+	uw_lazy_fde_fini(&object->lazy_fde);
 	uw_elf_fini(&object->elf);
 	if (source.fd >= 0)
 		close(source.fd);
