@@ -45,19 +45,23 @@ static int ask_embedded(const struct modules *modules, struct known *k, int *fd)
 					     k->raw_path, &k->expected, fd);
 }
 
-/* Open the source's stored copy of the file. The source is asked only once. */
+/* Open the source's stored copy of the file. The source is asked only once, and a copy opened once. */
 static int open_embedded(struct modules *modules, struct known *k)
 {
-	if (k->asked_embedded)
-		return -ENOENT;
-	k->asked_embedded = true;
-	return ask_embedded(modules, k, &k->fd);
+	int err = k->embedded_error;
+
+	if (!k->asked_embedded) {
+		k->asked_embedded = true;
+		err = ask_embedded(modules, k, &k->fd);
+		k->embedded_error = err ? err : -ENOENT;
+	}
+	return err;
 }
 
 static int open_next(struct modules *modules, struct known *k)
 {
 	struct opener_file file;
-	int err;
+	int err, embedded;
 
 	if (!k->asked_source) {
 		const struct source_info *info = modules->info;
@@ -77,7 +81,11 @@ static int open_next(struct modules *modules, struct known *k)
 	file = modules_file_to_open(k);
 	err = opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
 	k->no_elf = k->no_elf || err == -ENOTSUP;
-	return err && !open_embedded(modules, k) ? 0 : err;
+	if (!err)
+		return 0;
+	/* If there is a copy that cannot be read, that is the reason, not that there is no file. */
+	embedded = open_embedded(modules, k);
+	return embedded == -ENOENT ? err : embedded;
 }
 
 /* A new file gets the lowest free number: so many are open. */

@@ -34,6 +34,7 @@ struct known { /* a module as the catalogue stores it */
 	uint64_t elf_off; /* as reported, then as found; bytes */
 
 	bool asked_source, asked_embedded;
+	int embedded_error; /* once asked: why there is no copy, or no other one */
 	unsigned int next_candidate;
 	int fd;			    /* -1: not open */
 	int open_error;		    /* error of the attempt that pinned the file */

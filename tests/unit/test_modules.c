@@ -501,6 +501,38 @@ static void test_unused_tables_are_freed(struct opener *opener, const struct sou
 	modules_free(modules);
 }
 
+/* source_info.embedded_file: a copy that is damaged. */
+static int damaged_copy(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, const char *path,
+			struct uw_build_id *build_id, int *fd)
+{
+	(void)ctx, (void)major, (void)minor, (void)inode, (void)path;
+	*build_id = (struct uw_build_id){ .size = 20, .bytes = { 1 } };
+	return fd ? -EBADMSG : 0;
+}
+
+static void test_a_copy_that_cannot_be_read_is_the_reason(void)
+{
+	const struct source_info with = { .kind = "test", .embedded_file = damaged_copy },
+				 without = { .kind = "test" };
+	const struct opener_options options = { .live = false };
+	struct opener *opener;
+
+	CHECK(!opener_new(&options, &opener), "new");
+	for (int copy = 0; copy < 2; copy++) {
+		struct modules *modules;
+		struct module *module;
+
+		CHECK(!modules_new(opener, copy ? &with : &without, false, &modules), "new");
+		module = map(modules, FILES); /* there is no such file */
+		CHECK(!resolves(modules, module), "no object");
+		CHECK(module->error == (copy ? -EBADMSG : -ENOENT) &&
+			      module->state == (copy ? MODULE_DAMAGED : MODULE_MISSING),
+		      "the reason");
+		modules_free(modules);
+	}
+	opener_free(opener);
+}
+
 int main(void)
 {
 	struct source_info info = { .kind = "live" };
@@ -518,6 +550,7 @@ int main(void)
 	CHECK(!opener_new(&options, &opener) && !modules_new(opener, &info, true, &modules), "new");
 	test_long_unused_files_are_closed();
 	test_long_unused_file_of_two_modules();
+	test_a_copy_that_cannot_be_read_is_the_reason();
 	test_a_file_is_opened_later_in_a_hurry();
 	test_a_file_that_keeps_the_opener_waiting();
 	test_unused_files_are_closed(modules);
