@@ -215,8 +215,10 @@ static int write_page(const struct flame *flame, const struct options *o)
 		err = output_open(&out, o->output);
 	if (!err) {
 		FILE *file = output_file(&out);
-		struct flame_page page = { .title = o->title ? o->title : names,
-					   .against = *bases ? bases : "the base in it" };
+		struct flame_page page = { .title = o->title ? o->title : names };
+
+		if (flame->diff)
+			page.against = *bases ? bases : "the base in it";
 
 		err = file ? flame_write(flame, &page, file) : -ENOMEM;
 		if (err)

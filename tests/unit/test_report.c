@@ -288,6 +288,17 @@ static void test_charts_of_replies(void)
 	}
 }
 
+/* Print a reply. The caller frees the text. */
+static char *print_reply(int (*print_it)(const char *json, FILE *out), const char *json)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	CHECK(out && !print_it(json, out) && !fclose(out), "print");
+	return text;
+}
+
 /* Columns of a query have any names, also twice: a value belongs to its place in the row. */
 static void test_rows_of_queries_have_all_values(void)
 {
@@ -299,11 +310,8 @@ static void test_rows_of_queries_have_all_values(void)
 	static const char expected[] = "1    max(w.end_ns)  id  id  $a   [0]  a\"b\n"
 				       "one  22             33  44  5.5       66\n"
 				       "two  77             88  99  -1   x    [1]\n";
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
+	char *text = print_reply(query_print_rows, json);
 
-	CHECK(out && !query_print_rows(json, out) && !fclose(out), "print");
 	CHECK(text && !strcmp(text, expected), text);
 	free(text);
 }
@@ -318,11 +326,8 @@ static void test_tables_of_replies(void)
 		"\"total\","
 		"\"rows_left_out\":0,\"rows\":[{\"waker\":\"postgres\",\"self\":10,\"total\":70,"
 		"\"base_self\":10,\"base_total\":40}]}\n";
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
+	char *text = print_reply(query_print_top, json);
 
-	CHECK(out && !query_print_top(json, out) && !fclose(out), "print");
 	CHECK(text && strstr(text, "postgres") && strstr(text, "40.00%") &&
 		      strstr(text, "70.00%") && strstr(text, "+30.00%"),
 	      text);

@@ -214,21 +214,24 @@ static int read_mappings(struct batch *b, int fd, uint64_t from)
 	return err;
 }
 
-/* Add the mappings that a file in the process's directory lists: "maps". Return as add_mapping, or that there is no such file. */
+/*
+ * Add the mappings that a file in the process's directory lists: "maps". Return 0 if there are no more, or the process is
+ * ending; -E2BIG if there may be more; or -ENOMEM.
+ */
 static int read_file(struct batch *b, const char *name)
 {
 	int fd = openat(b->process, name, O_RDONLY | O_CLOEXEC), err;
 
 	if (fd < 0)
-		return -errno;
+		return 0;
 	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(b, fd);
 	if (err == -ENOTTY || err == -EINVAL || err == -ENAMETOOLONG)
 		err = read_mappings(b, fd, b->n ? b->mappings[b->n - 1].end : b->from);
 	(void)close(fd);
-	return err;
+	return err == -ENOMEM || err == -E2BIG ? err : 0;
 }
 
-/* The main thread may have ended before others: then only these have the process's memory. */
+/* The main thread may have ended before others: then only these have the process's memory. Return as read_file. */
 static int read_threads(struct batch *b)
 {
 	int fd = openat(b->process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
@@ -243,8 +246,6 @@ static int read_threads(struct batch *b)
 			continue;
 		(void)snprintf(name, sizeof(name), "task/%" PRIu32 "/maps", tid);
 		err = read_file(b, name);
-		if (err != -ENOMEM && err != -E2BIG)
-			err = 0;
 	}
 	if (threads)
 		(void)closedir(threads);
@@ -253,24 +254,17 @@ static int read_threads(struct batch *b)
 	return err;
 }
 
-/*
- * errand.run: read up to FIRST_MAPPINGS mappings from address from on, for about FIRST_NS. err is 0 if there are no more, or
- * the process is ending; -E2BIG if there may be more; or -ENOMEM.
- */
+/* errand.run: read up to FIRST_MAPPINGS mappings from address from on, for about FIRST_NS. err is as of read_file. */
 static void read_batch(void *ctx)
 {
 	struct batch *b = ctx;
 	struct stat st;
-	int err;
 
 	b->until_ns = now_ns() + FIRST_NS;
-	err = read_file(b, "maps");
+	b->err = read_file(b, "maps");
 	/* A directory has a link from each one in it, and two more. */
-	if (err != -ENOMEM && err != -E2BIG && !b->n && !fstatat(b->process, "task", &st, 0) &&
-	    st.st_nlink > 3)
-		err = read_threads(b);
-	/* Every other error means that the process is ending. */
-	b->err = err == -ENOMEM || err == -E2BIG ? err : 0;
+	if (!b->err && !b->n && !fstatat(b->process, "task", &st, 0) && st.st_nlink > 3)
+		b->err = read_threads(b);
 }
 
 /* errand.drop */
