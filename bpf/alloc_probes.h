@@ -175,6 +175,7 @@ static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __
 	struct capture_live_key key = {};
 	struct alloc_thread *thread;
 	struct capture_live *was;
+	bool wanted;
 
 	if (!count || alloc_stopped)
 		return 0;
@@ -188,16 +189,19 @@ static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __
 	if (nested(thread, ctx))
 		return 0;
 	thread->sp = 0;
-	if (!passes(id, task, bpf_get_smp_processor_id(), count)) {
+	wanted = passes(id, task, bpf_get_smp_processor_id(), count);
+	if (!wanted) {
 		add(&count->fired, 1);
-		return 0;
+		/* What it frees may have been captured: then a thread that passes allocated it. */
+		if (!old)
+			return 0;
 	}
-	if (!thread->left && alloc_interval > 1)
+	if (wanted && !thread->left && alloc_interval > 1)
 		thread->left = draw();
-	thread->due = alloc_interval <= 1 || thread->left <= bytes;
+	thread->due = wanted && (alloc_interval <= 1 || thread->left <= bytes);
 	if (thread->due) {
 		thread->left = 0;
-	} else {
+	} else if (wanted) {
 		thread->left -= bytes;
 		add(&count->fired, 1);
 		add(&count->filtered_period, 1);

@@ -179,6 +179,38 @@ paste -d' ' "$dir/got" <(expected 100000 | cut -d' ' -f2-) | awk '
 captured=$(sed -n 's/.*captured \([0-9]*\) = .*/\1/p' "$dir/log")
 [ "$captured" -lt 5000 ] || fail "$captured of 100,000 were captured: they were not sampled"
 
+echo "== what a thread that is left out gives back"
+cat >"$dir/grow.c" <<'C'
+#include <pthread.h>
+#include <stdlib.h>
+static void *volatile blocks[100];
+__attribute__((noinline)) static void keep(void)
+{
+	for (int i = 0; i < 100; i++)
+		blocks[i] = malloc(1000);
+}
+static void *grow(void *arg)
+{
+	pthread_setname_np(pthread_self(), "grower");
+	for (int i = 0; i < 100; i++)
+		blocks[i] = realloc(blocks[i], 200000);
+	return arg;
+}
+int main(void)
+{
+	pthread_t thread;
+	keep();
+	pthread_create(&thread, NULL, grow, NULL);
+	return pthread_join(thread, NULL);
+}
+C
+gcc -O1 -fno-builtin -D_GNU_SOURCE -pthread -o "$dir/moved" "$dir/grow.c" || fail gcc
+in_use() { go tool pprof -top -cum -nodefraction=0 -sample_index=$1_space -unit=B "$2" 2>/dev/null | awk 'BEGIN { v = 0 } $6 == "keep" { v = $4 } END { print v + 0 }'; }
+"$offwind" record --alloc=1 --comm moved --stats "$dir/stats.json" -o "$dir/m.pb.gz" -- "$dir/moved" 2>"$dir/log" || fail "$(cat "$dir/log")"
+accounts "another thread's realloc"
+[ "$(in_use alloc "$dir/m.pb.gz")/$(in_use inuse "$dir/m.pb.gz")" = 100000/0 ] ||
+	fail "another thread's realloc: $(in_use alloc "$dir/m.pb.gz") bytes allocated, $(in_use inuse "$dir/m.pb.gz") in use: $(cat "$dir/log")"
+
 echo "== windows: what is in use is so in each that follows"
 cat >"$dir/windows.c" <<'C'
 #include <stdlib.h>
@@ -196,7 +228,6 @@ int main(int argc, char **argv)
 }
 C
 gcc -O1 -fno-builtin -o "$dir/windows" "$dir/windows.c" || fail gcc
-in_use() { go tool pprof -top -cum -nodefraction=0 -sample_index=$1_space -unit=B "$2" 2>/dev/null | awk 'BEGIN { v = 0 } $6 == "keep" { v = $4 } END { print v + 0 }'; }
 for tenths in 23 90; do # a busy machine may end windows late
 	rm -rf "$dir/windows.d"
 	"$offwind" record --alloc=1 --rotate 1 -o "$dir/windows.d" -- "$dir/windows" $tenths 2>"$dir/log" || fail "$(cat "$dir/log")"
