@@ -10,6 +10,7 @@
 #include "tests/image.h"
 #include "unwinder/arch/arch.h"
 #include "unwinder/rule/object.h"
+#include "unwinder/walk/child.h"
 #include "unwinder/walk/step.h"
 
 #define X86 (&uw_arch_x86_64)
@@ -345,6 +346,28 @@ static void test_where_functions_begin(void)
 	}
 }
 
+/* clone, as Go's runtime calls it: its table covers the code that the new thread executes. */
+static void test_threads_that_begin(void)
+{
+	static const uint8_t bytes[] = {
+		0xb8, 0x38, 0, 0, 0, 0x0f, 0x05, 0x48, 0x83, 0xf8, 0, 0x75
+	};
+	const struct uw_code code = { .at = bytes + 7, .before = 7, .after = 5 };
+	struct uw_regs regs = { .known = ~(uint64_t)0 };
+	struct uw_rule rule;
+
+	regs.value[X86->second] = regs.value[X86->sp] = 0x7000;
+	for (int bare = 0; bare < 2; bare++)
+		CHECK(uw_child_rule_by_code(X86, &code, bare, &regs, &rule) &&
+			      rule.regs[0].kind == UW_RULE_UNDEFINED,
+		      "no caller");
+	regs.value[X86->sp] = 0x6000;
+	CHECK(!uw_child_rule_by_code(X86, &code, false, &regs, &rule), "on another stack");
+	regs.value[X86->sp] = 0x7000;
+	regs.value[X86->result] = 1234;
+	CHECK(!uw_child_rule_by_code(X86, &code, false, &regs, &rule), "the parent");
+}
+
 int main(void)
 {
 	test_how_functions_begin();
@@ -358,5 +381,6 @@ int main(void)
 	test_the_entry_point_has_no_caller();
 	test_init();
 	test_signal_trampoline();
+	test_threads_that_begin();
 	return check_done();
 }

@@ -1,6 +1,7 @@
 /* unwinder/walk/child.c: recognises a thread that clone or clone3 has just created (child.h). */
 #include "unwinder/walk/child.h"
 
+#include "unwinder/rule/go_rules.h"
 #include "unwinder/rule/object.h"
 
 bool uw_child_rule_by_code(const struct uw_arch *arch, const struct uw_code *code, bool bare,
@@ -9,12 +10,7 @@ bool uw_child_rule_by_code(const struct uw_arch *arch, const struct uw_code *cod
 	uint64_t needed = (uint64_t)1 << arch->sp | (uint64_t)1 << arch->second;
 	uint64_t stack = regs->value[arch->second];
 
-	/*
-	 * On x86_64 no C library has an FDE for the code that the child executes: see
-	 * uw_child_may_begin.
-	 */
-	if ((regs->known & needed) != needed || !uw_child_result(arch, regs) ||
-	    (!bare && arch->lr == arch->pc))
+	if ((regs->known & needed) != needed || !uw_child_result(arch, regs))
 		return false;
 	switch (arch->made_by(code)) {
 	case UW_MADE_BY_CLONE:
@@ -70,4 +66,11 @@ bool uw_child_may_begin(struct uw_object *object, uint64_t vaddr)
 
 	return !uw_object_code(object, vaddr, buffer, &code) &&
 	       arch->made_by(&code) != UW_MADE_BY_NONE;
+}
+
+bool uw_child_may_be_covered(const struct uw_object *object)
+{
+	const struct uw_arch *arch = uw_arch_of(uw_object_machine(object));
+
+	return arch->lr != arch->pc || uw_gopclntab_has(object);
 }

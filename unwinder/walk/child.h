@@ -40,9 +40,14 @@ bool uw_child_rule_by_code(const struct uw_arch *arch, const struct uw_code *cod
 
 /*
  * Return whether the code at vaddr is so close behind such a system call that the registers
- * must be checked. On x86_64 this is never the case where an FDE covers the code, or a table's row
- * certainly continues (UW_ORIGIN_INSIDE).
+ * must be checked.
  */
 bool uw_child_may_begin(struct uw_object *object, uint64_t vaddr);
+/*
+ * Return whether this may be where the unwind information goes on, too: an FDE covers the code, or a
+ * table's row certainly continues (UW_ORIGIN_INSIDE). On x86_64 only Go has some for that code; of C
+ * libraries none has.
+ */
+bool uw_child_may_be_covered(const struct uw_object *object);
 
 #endif

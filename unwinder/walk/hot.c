@@ -232,10 +232,11 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	}
 	/*
 	 * A thread that clone has just created has the same pc as its parent; only its
-	 * registers tell. On x86_64 its code has no FDE (child.h), and most addresses have one,
-	 * so their code need not be read.
+	 * registers tell. Most addresses have an FDE where that is not possible, so their code
+	 * need not be read.
 	 */
-	if (object && exact && (arch->lr != arch->pc || (from != UW_ORIGIN_INSIDE && !in_fde)) &&
+	if (object && exact &&
+	    ((from != UW_ORIGIN_INSIDE && !in_fde) || uw_child_may_be_covered(object)) &&
 	    uw_facts_child(&w->worker->facts, object, lookup - mapping->bias))
 		return true;
 	/* Use the rule only if no stepper with a higher priority must be asked first. */
