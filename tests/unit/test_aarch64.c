@@ -311,6 +311,8 @@ static void test_strip(void)
 		      0xfffff80001234,
 	      "52 bits");
 	CHECK(ARM->strip(0x400123, 0, 0x500000) == 0x400123, "one without");
+	CHECK(ARM->strip((uint64_t)0x1234 << 48 | 0xffff8a2b1004, 0, 0) == 0xffff8a2b1004,
+	      "nothing is known of the addresses");
 	/* The kernel's own word (arch/arm64/kernel/ptrace.c: bits 54 down to the address size). */
 	CHECK(ARM->strip((uint64_t)0x7f << 48 | 0x0000aaaa12345678, (uint64_t)0x7f << 48,
 			 (uint64_t)1 << 39) == 0x0000aaaa12345678,

@@ -311,7 +311,9 @@ static uint64_t strip(uint64_t pc, uint64_t mask, uint64_t top)
 {
 	/* Bit 55 distinguishes user addresses from the kernel's; tags lie above it. */
 	const uint64_t tagged = ((uint64_t)1 << 56) - 1;
-	unsigned int bits = top <= (uint64_t)1 << 39 ? 39 : top <= (uint64_t)1 << 48 ? 48 : 52;
+	unsigned int bits = top && top <= (uint64_t)1 << 39 ? 39
+			    : top <= (uint64_t)1 << 48	    ? 48
+							    : 52;
 
 	return mask ? pc & ~mask & tagged : pc & (((uint64_t)1 << bits) - 1);
 }
