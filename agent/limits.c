@@ -55,7 +55,7 @@ static const struct limits_row rows[] = {
 	{ "section-bytes", "a section of unwind information is not read", LIBRARY(section_bytes) },
 	{ "held-bytes", "a file with that much unwind information is not used while recording",
 	  LIBRARY(held_bytes) },
-	{ "functions", "a file gets no compiled table", LIBRARY(functions) },
+	{ "functions", "a file gets no compiled table, and no index", LIBRARY(functions) },
 	{ "rows", "a file gets no compiled table", LIBRARY(rows) },
 	{ "rules", "a file gets no compiled table", LIBRARY(rules) },
 	{ "symbols", "no symbol of the file is used", LIBRARY(symbols) },

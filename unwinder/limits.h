@@ -13,7 +13,7 @@
 struct uw_limits {
 	uint64_t operations;	/* of one DWARF expression: 256; more is UW_STOP_LIMIT */
 	uint64_t instructions;	/* of call frame information for one look-up: 65,536; likewise */
-	uint64_t functions;	/* of one compiled table: 4 Mi; more: the file gets no table */
+	uint64_t functions;	/* of one compiled table or index: 4 Mi; more: the file gets none */
 	uint64_t rows;		/* of one compiled table: 32 Mi; likewise */
 	uint64_t rules;		/* different rules of one compiled table: 1 Mi; likewise */
 	uint64_t section_bytes; /* of one section of unwind information: 256 MiB */

@@ -244,6 +244,40 @@ static void test_a_gap_between_neighbours_needs_no_count(void)
 	uw_frames_fini(&frames);
 }
 
+/* The entry right of a gap says where the FDE starts that would be found otherwise. */
+static void test_an_entry_that_lies_makes_no_gap(void)
+{
+	struct image image = { .table_size = 0 };
+	struct uw_limits limits, defaults;
+	struct uw_frames frames;
+	struct uw_fde fde;
+	uint64_t off[3];
+
+	add_cie(&image);
+	off[0] = add_fde(&image, 0x1000, 0x20);
+	off[1] = add_fde(&image, 0x1030, 0x10);
+	off[2] = add_fde(&image, 0x1800, 0x100);
+	start_table(&image, 3);
+	add_entry(&image, 0x1000, off[0]);
+	add_entry(&image, 0x1700, off[1]);
+	add_entry(&image, 0x1800, off[2]);
+	open_frames(&image, &frames);
+	CHECK(find(&frames, 0x1035) == 0x1030, "found by the index");
+	CHECK(uw_frames_memory(&frames) == 3 * sizeof(struct uw_fde_key), "its memory");
+	uw_frames_fini(&frames);
+
+	uw_limits_get(&defaults);
+	limits = defaults;
+	limits.functions = 2;
+	CHECK(!uw_limits_set(&limits), "set");
+	open_frames(&image, &frames);
+	CHECK(uw_frames_find(&frames, 0x1035, &fde) == -E2BIG && !uw_frames_memory(&frames),
+	      "an index of too many");
+	CHECK(uw_frames_find(&frames, 0x1005, &fde) == 0, "others are found by the table");
+	uw_frames_fini(&frames);
+	CHECK(!uw_limits_set(&defaults), "set again");
+}
+
 static void test_headers(void)
 {
 	/* LSB 5.0 §10.6.2.1: version, three encodings, the pointer, the count. */
@@ -348,6 +382,7 @@ int main(void)
 	test_table_and_index_agree();
 	test_a_table_that_lies_does_not_matter();
 	test_a_gap_between_neighbours_needs_no_count();
+	test_an_entry_that_lies_makes_no_gap();
 	test_a_large_table_and_its_top();
 	test_headers();
 	test_terminators();

@@ -5,6 +5,7 @@
 #include "unwinder/cfi/ehframe.h"
 
 #include "base/growth.h"
+#include "base/limits.h"
 #include "base/search.h"
 
 #include <errno.h>
@@ -189,18 +190,27 @@ void uw_frames_fini(struct uw_frames *frames)
 
 UW_ORDER_2(compare_keys, struct uw_fde_key, start, off)
 
-/* Build the index of all FDEs of the section. Damaged and empty FDEs are skipped. -ENOMEM. */
+/* How many entries are read before looking whether the thread must give up. */
+#define AT_A_TIME 4096
+
+/*
+ * Build the index of all FDEs of the section. Damaged and empty FDEs are skipped. -ENOMEM; -E2BIG: there are more
+ * than the limit; -ECANCELED: the thread must give up (uw_unpack_unless).
+ */
 static int collect(struct uw_frames *frames)
 {
 	const struct uw_cfi *cfi = &frames->cfi;
 	size_t room = 0, n = 0;
 	uint64_t off = 0, next;
+	size_t entries = 0;
 	bool sorted = true;
 
 	while (off < cfi->size) {
 		struct uw_fde fde;
 		int err;
 
+		if (++entries % AT_A_TIME == 0 && uw_unpack_is_stopped())
+			return -ECANCELED;
 		next = off;
 		err = uw_cfi_entry(cfi, off, &fde, &next);
 		if (next <= off)
@@ -210,6 +220,8 @@ static int collect(struct uw_frames *frames)
 		if (!err && fde.end > fde.start) {
 			uint64_t size = fde.end - fde.start;
 
+			if (uw_limit_exceeded(functions, n + 1))
+				return -E2BIG;
 			if (UW_ARRAY_GROW(frames->keys, n, room, SIZE_MAX))
 				return -ENOMEM;
 			frames->keys[n] = (struct uw_fde_key){
@@ -231,7 +243,7 @@ static int collect(struct uw_frames *frames)
 
 /*
  * Build the index unless it exists. Any number of threads may call this at once; an error is
- * permanent.
+ * permanent, but for -ECANCELED: another thread may go on.
  */
 static int need_index(struct uw_frames *frames)
 {
@@ -244,11 +256,23 @@ static int need_index(struct uw_frames *frames)
 			int err = collect(frames);
 
 			ready = err ? err : 1;
-			atomic_store_explicit(&frames->ready, ready, memory_order_release);
+			if (err) {
+				free(frames->keys);
+				frames->keys = NULL;
+			}
+			if (err != -ECANCELED)
+				atomic_store_explicit(&frames->ready, ready, memory_order_release);
 		}
 		pthread_mutex_unlock(&frames->lock);
 	}
 	return ready < 0 ? ready : 0;
+}
+
+size_t uw_frames_memory(const struct uw_frames *frames)
+{
+	return atomic_load_explicit(&frames->ready, memory_order_acquire) > 0
+		       ? frames->n_keys * sizeof(*frames->keys)
+		       : 0;
 }
 
 int uw_frames_keys(struct uw_frames *frames, const struct uw_fde_key **keys, size_t *n)
@@ -322,6 +346,23 @@ static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, uin
 }
 
 /*
+ * Return whether the FDE of entry i starts where the table says. If not, a search for what it covers ends left of it.
+ * Without such an entry there is nothing to say.
+ */
+static bool starts_as_stated(const struct uw_frames *frames, uint64_t i)
+{
+	const struct uw_cfi *cfi = &frames->cfi;
+	uint64_t start, vaddr;
+	struct uw_fde fde;
+
+	if (i >= frames->table.n)
+		return true;
+	return !table_get(&frames->table, i, 0, &start) &&
+	       !table_get(&frames->table, i, 1, &vaddr) && vaddr >= cfi->vaddr &&
+	       !uw_cfi_entry(cfi, vaddr - cfi->vaddr, &fde, NULL) && fde.start == start;
+}
+
+/*
  * Return whether only CIEs lie between an FDE that ends at off and the FDE of entry i.
  *
  * To prove that no FDE covers a pc, all FDEs would have to be checked: the table may lack some.
@@ -363,6 +404,8 @@ static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fd
 			return -EAGAIN;
 		if (covers(out, lookup))
 			return 0;
+		if (back == 0 && !starts_as_stated(frames, i))
+			return -EAGAIN;
 		if (out->end > out->start) {
 			if (back == 0 && are_neighbours(frames, next, i))
 				return -ENOENT;
@@ -389,6 +432,8 @@ static int gap_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_gap
 			return -EAGAIN;
 		if (covers(&fde, lookup))
 			return -ENOENT;
+		if (back == 0 && !starts_as_stated(frames, i))
+			return -EAGAIN;
 		if (fde.end > fde.start) {
 			certain = back == 0 && are_neighbours(frames, next, i);
 			gap->start = fde.end;
@@ -489,8 +534,8 @@ int uw_frames_look(struct uw_frames *frames, uint64_t lookup, struct uw_fde *fde
 		return -EAGAIN;
 	if (covers(fde, lookup))
 		return 0;
-	if (fde->end <= fde->start || !are_neighbours(frames, next, i) ||
-	    table_get(&frames->table, i, 0, &gap->end))
+	if (fde->end <= fde->start || !starts_as_stated(frames, i) ||
+	    !are_neighbours(frames, next, i) || table_get(&frames->table, i, 0, &gap->end))
 		return -EAGAIN;
 	gap->start = fde->end;
 	gap->before = (uint32_t)off;

@@ -58,6 +58,9 @@ struct uw_frames {
 void uw_frames_init(struct uw_frames *frames); /* Without a section, no address is covered. */
 void uw_frames_fini(struct uw_frames *frames); /* The section's bytes are not freed. */
 
+/* Return how many bytes the index has now. Thread-safe. */
+size_t uw_frames_memory(const struct uw_frames *frames);
+
 /*
  * Copy every 64th start of a large table into an array. In a process that has not been walked
  * before, a page fault costs more than the rest of the lookup, and a binary search of a table

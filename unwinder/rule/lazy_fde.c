@@ -474,6 +474,26 @@ static bool are_neighbours(const struct uw_lazy_fde *lazy, uint64_t off, uint64_
 }
 
 /*
+ * Read the FDE of an entry into fde and pair. -EAGAIN: as for uw_lazy_fde_rule; for example, it starts elsewhere than
+ * the entry says.
+ */
+static int read_fde(struct uw_lazy_fde *lazy, const struct entry *entry, struct uw_cfi *cfi,
+		    struct pair *pair, struct uw_fde *fde)
+{
+	if (read_pair(lazy, entry->fde, pair))
+		return -EAGAIN;
+	*cfi = lazy->bases;
+	cfi->data = pair->bytes + CIE_MAX - pair->cie;
+	cfi->size = pair->size;
+	cfi->vaddr = entry->fde - pair->cie;
+	cfi->eh = true;
+	return uw_cfi_entry(cfi, pair->cie, fde, NULL) || fde->start != entry->start ||
+			       fde->end <= fde->start
+		       ? -EAGAIN
+		       : 0;
+}
+
+/*
  * Read the FDE of found[0] into fde and pair. -ENOENT: lookup lies after it, in the gap [*start,
  * *end). -EAGAIN: as for uw_lazy_fde_rule.
  */
@@ -481,24 +501,21 @@ static int find_fde(struct uw_lazy_fde *lazy, const struct entry found[2], uint6
 		    struct uw_cfi *cfi, struct pair *pair, struct uw_fde *fde, uint64_t *start,
 		    uint64_t *end)
 {
-	if (read_pair(lazy, found[0].fde, pair))
+	struct uw_fde right;
+	uint64_t next;
+
+	if (read_fde(lazy, &found[0], cfi, pair, fde))
 		return -EAGAIN;
-	*cfi = lazy->bases;
-	cfi->data = pair->bytes + CIE_MAX - pair->cie;
-	cfi->size = pair->size;
-	cfi->vaddr = found[0].fde - pair->cie;
-	cfi->eh = true;
-	if (uw_cfi_entry(cfi, pair->cie, fde, NULL) || fde->start != found[0].start ||
-	    fde->end <= fde->start)
+	if (lookup < fde->end)
+		return 0;
+	next = pair->next;
+	/* If the entry after it is wrong, the search may have gone the wrong way there. */
+	if (read_fde(lazy, &found[1], cfi, pair, &right) ||
+	    (!are_neighbours(lazy, next, found[1].fde) && !table_is_whole(lazy)))
 		return -EAGAIN;
-	if (lookup >= fde->end) {
-		if (!are_neighbours(lazy, pair->next, found[1].fde) && !table_is_whole(lazy))
-			return -EAGAIN;
-		*start = fde->end;
-		*end = found[1].start;
-		return -ENOENT;
-	}
-	return 0;
+	*start = fde->end;
+	*end = found[1].start;
+	return -ENOENT;
 }
 
 int uw_lazy_fde_rule(struct uw_lazy_fde *lazy, uint64_t lookup, struct uw_rule *out,

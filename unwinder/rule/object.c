@@ -308,7 +308,8 @@ uint64_t uw_object_memory(struct uw_object *object)
 
 	pthread_mutex_lock(&object->lock);
 	for (unsigned int i = 0; i < UW_FRAMES_N; i++)
-		bytes += object->data[i] ? object->frames[i].cfi.size : 0;
+		bytes += (object->data[i] ? object->frames[i].cfi.size : 0) +
+			 uw_frames_memory(&object->frames[i]);
 	pthread_mutex_unlock(&object->lock);
 	return bytes;
 }
