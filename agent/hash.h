@@ -24,10 +24,18 @@ void hash_randomize(void);
  * order.
  */
 uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n);
-/* Hash a number. */
+/*
+ * Hash a number. The secret goes into both factors: of a hash of seed ^ value it would be known which pairs collide,
+ * whatever the secret is.
+ */
 static inline uint64_t hash_u64(uint64_t seed, uint64_t value)
 {
-	return uw_hash_u64(seed ^ value ^ hash_secret);
+	uint64_t other = hash_secret << 32 | hash_secret >> 32;
+	unsigned __int128 h =
+		(unsigned __int128)(seed ^ hash_secret ^ UINT64_C(0x9e3779b97f4a7c15)) *
+		(value ^ other ^ UINT64_C(0xd1b54a32d192ed03));
+
+	return (uint64_t)h ^ (uint64_t)(h >> 64);
 }
 
 struct strings {	/* all zero: empty */

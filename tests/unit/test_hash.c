@@ -64,6 +64,11 @@ static void test_collisions_cannot_be_prepared(void)
 			(uint32_t)hash_bytes(0, others, sizeof(others));
 	}
 	CHECK(same < 10, "words that differ in high bits have different hashes");
+	same = 0;
+	for (uint64_t i = 0; i < 1000; i++)
+		same += (uint32_t)hash_u64(i, i ^ 12345) ==
+			(uint32_t)hash_u64(i + 1, (i + 1) ^ 12345);
+	CHECK(same < 10, "nor can seeds be");
 }
 
 /* A dense array: the last element fills the gap of a removed one. Its keys are hashed weakly. */

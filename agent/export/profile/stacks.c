@@ -58,7 +58,8 @@ uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
 	 */
 	m.kernel = !strncmp(m.path, "[kernel", 7) || !strncmp(m.path, "[guest.kernel", 13);
 	m.runtime = runtime_of_module(m.path);
-	hash = hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit ^ m.off);
+	hash = hash_u64(hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit),
+			m.off);
 	id = UW_HASH_FIND(i, &s->by_module, hash, same_module(&s->modules[i], &m));
 	if (id != UW_HASH_NONE)
 		return id;
@@ -133,7 +134,7 @@ uint32_t stacks_location(struct stacks *s, const struct stacks_location *locatio
 	uint32_t id;
 
 	for (uint32_t i = 0; i < location->n_lines; i++)
-		hash = hash_u64(hash, (uint64_t)lines[i].line << 24 ^ lines[i].function);
+		hash = hash_u64(hash_u64(hash, (uint64_t)lines[i].line), lines[i].function);
 	id = UW_HASH_FIND(k, &s->by_location, hash,
 			  same_location(s, &s->locations[k], location, lines));
 	if (id != UW_HASH_NONE)
@@ -163,7 +164,7 @@ uint32_t stacks_keep_label(struct stacks *s, const struct stacks_label *label)
 
 	l.key = l.key ? l.key : s->empty;
 	l.unit = l.unit ? l.unit : s->empty;
-	hash = hash_pointer(hash_pointer((uint64_t)l.number, l.key), l.text);
+	hash = hash_pointer(hash_pointer(hash_pointer((uint64_t)l.number, l.key), l.text), l.unit);
 	id = UW_HASH_FIND(i, &s->by_label, hash, same_label(&s->labels[i], &l));
 	if (id != UW_HASH_NONE)
 		return id;
