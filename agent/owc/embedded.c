@@ -18,7 +18,7 @@ enum {
 	ARENA_MAX = 2 * OWC_RECORD_MAX, /* bytes that one record may take after unpacking */
 };
 #define FILE_SIZE_MAX ((uint64_t)1 << 40) /* apparent size; holes between pieces take no memory */
-#define UNPACKED_MAX  ((uint64_t)2 << 30) /* bytes, summed over all extracted files */
+#define UNPACKED_MAX  ((uint64_t)2 << 30) /* bytes of frames, each time that one is unpacked */
 #define HOLE	      4096		  /* zero blocks of this size stay holes */
 
 struct frame {
@@ -164,7 +164,7 @@ static int put_piece(int fd, uint64_t off, const uint8_t *bytes, size_t size)
 }
 
 /* Write all pieces of one frame's content into fd, a file of size bytes. */
-static int put_frame(struct owc_files *f, const uint8_t *content, size_t n, uint64_t size, int fd)
+static int put_frame(const uint8_t *content, size_t n, uint64_t size, int fd)
 {
 	struct arena arena;
 	int err = 0;
@@ -191,14 +191,10 @@ static int put_frame(struct owc_files *f, const uint8_t *content, size_t n, uint
 		if (record->kind_case != OFFWIND__CAPTURE__RECORD__KIND_FILE_PIECE)
 			continue;
 		piece = record->file_piece;
-		if (piece->content.len > UNPACKED_MAX - f->unpacked)
-			err = -EFBIG;
-		else if (piece->off > size || piece->content.len > size - piece->off)
+		if (piece->off > size || piece->content.len > size - piece->off)
 			err = -EBADMSG;
-		if (err)
-			break;
-		f->unpacked += piece->content.len;
-		err = put_piece(fd, piece->off, piece->content.data, piece->content.len);
+		else
+			err = put_piece(fd, piece->off, piece->content.data, piece->content.len);
 	}
 	arena_fini(&arena);
 	return err;
@@ -215,12 +211,16 @@ static int unpack_frame(struct owc_files *f, ZSTD_DCtx *zstd, const struct frame
 	if (frame->content_size > OWC_CONTENT_MAX ||
 	    frame->size > ZSTD_compressBound(OWC_CONTENT_MAX))
 		return err;
+	/* Files may share frames, and pieces may be a small part of what is unpacked. */
+	if (frame->content_size > UNPACKED_MAX - f->unpacked)
+		return -EFBIG;
+	f->unpacked += frame->content_size;
 	packed = malloc(frame->size + 1);
 	content = malloc(frame->content_size + 1);
 	err = packed && content ? io_read_at(f->fd, frame->off, packed, frame->size) : -ENOMEM;
 	if (!err) {
 		n = ZSTD_decompressDCtx(zstd, content, frame->content_size, packed, frame->size);
-		err = ZSTD_isError(n) ? -EBADMSG : put_frame(f, content, n, size, fd);
+		err = ZSTD_isError(n) ? -EBADMSG : put_frame(content, n, size, fd);
 	}
 	free(packed);
 	free(content);
