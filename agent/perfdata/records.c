@@ -152,7 +152,9 @@ static int read_mapping(const struct perfdata_record *record, const struct perfd
 static int read_fork(const struct perfdata_record *record, struct event out[2])
 {
 	const uint8_t *body = record->body;
-	bool made_by_perf = record->misc & PERF_RECORD_MISC_FORK_EXEC || !record->has_time;
+	/* The kernel has always filled in the time that is a part of these records; perf leaves it 0. */
+	bool made_by_perf =
+		record->misc & PERF_RECORD_MISC_FORK_EXEC || !uw_bytes_little8(body + 16);
 
 	out[0].type = record->type == PERF_RECORD_FORK ? EVENT_FORK : EVENT_EXIT;
 	out[0].pid = uw_bytes_little(body);

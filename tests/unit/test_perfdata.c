@@ -837,6 +837,29 @@ static void test_tasks(void)
 	CHECK(seen[7].type == EVENT_COMM && !strcmp(texts[7], "image"), "its name");
 }
 
+/* perf record --no-timestamp: only the records themselves have times. */
+static void test_tasks_without_times(void)
+{
+	struct perf_event_attr attr = plain;
+	struct bytes b = { 0 };
+
+	attr.sample_type &= ~(uint64_t)PERF_SAMPLE_TIME;
+	for (uint32_t pid = 20; pid < 22; pid++) {
+		size_t start = begin_record(&b, PERF_RECORD_FORK, 0);
+
+		for (int i = 0; i < 4; i++)
+			put32(&b, i % 2 ? 10 : pid);
+		put64(&b, pid == 21 ? 100 : 0); /* perf found the first one running */
+		put32(&b, 7);
+		put32(&b, 7);
+		end_record(&b, start);
+	}
+	CHECK(read_records(&attr, &b) == 0 && n_seen == 3, error);
+	CHECK(seen[0].type == EVENT_FORK && seen[1].type == EVENT_EXEC && seen[1].pid == 20,
+	      "what perf found inherits nothing");
+	CHECK(seen[2].type == EVENT_FORK && seen[2].pid == 21, "what forked does");
+}
+
 static size_t begin_mmap2(struct bytes *b, uint64_t addr, uint16_t misc)
 {
 	size_t start = begin_record(b, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER | misc);
@@ -1310,6 +1333,7 @@ int main(void)
 	test_stacks();
 	test_aarch64_registers();
 	test_tasks();
+	test_tasks_without_times();
 	test_mappings();
 	test_losses_are_counted_once();
 	test_the_end_of_features_is_none();
