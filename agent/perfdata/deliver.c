@@ -220,6 +220,9 @@ bool perfdata_deliver_lost(struct perfdata *p)
 		return false;
 	p->reported_lost = true;
 	check_size(p);
+	/* A record of compressed data whose rest is missing. */
+	if (perfdata_stream_size(&p->inflated) >= PERFDATA_RECORD_HEADER_SIZE)
+		p->torn_sample |= uw_bytes_little(p->inflated.begin) == PERF_RECORD_SAMPLE;
 	if (p->has_trace && !p->n_samples)
 		perfdata_damage(p, -ENOTSUP, 0,
 				"there is only hardware trace (ETM, Intel PT), and no sample; "
