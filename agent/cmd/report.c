@@ -35,31 +35,13 @@ enum {
 
 /* ---- tables --------------------------------------------------------------------- */
 
-/*
- * Count the samples without those of the base, by the value "samples". Return false, with *out 0,
- * if the profile has no such value.
- */
-static bool count_samples(const struct stacks *s, int64_t *out)
-{
-	size_t samples = stacks_find_type(s, "samples");
-
-	*out = 0;
-	if (samples >= s->n_types || strcmp(s->types[samples].unit, "count") != 0)
-		return false;
-	for (size_t i = 0; i < s->n_samples; i++)
-		if (!s->samples[i].base)
-			*out = stacks_sum(*out, stacks_value(s, i, samples));
-	return true;
-}
-
 /* Print the lines before the table: the files, the base, the time, the comments and the sums. */
 static void print_header(const struct stacks *s, size_t type, const struct ranking *r, char **paths,
 			 int n_paths, const struct report_options *o, FILE *out)
 {
 	const char *unit = s->types[type].unit;
 	char value[TABLE_VALUE];
-	int64_t n_samples;
-	bool counted = count_samples(s, &n_samples);
+	size_t counter = stacks_counter_of(s, type);
 
 	for (int i = 0; i < n_paths; i++) {
 		(void)fputs("# ", out);
@@ -88,11 +70,11 @@ static void print_header(const struct stacks *s, size_t type, const struct ranki
 	if (s->n_comments > COMMENTS_MAX)
 		(void)fprintf(out, "# … and %zu comments more\n", s->n_comments - COMMENTS_MAX);
 	(void)fputs("# ", out);
-	if (counted)
-		(void)fprintf(out, "%" PRId64 " samples", n_samples);
-	if (!counted || type != stacks_find_type(s, "samples")) {
+	if (counter < s->n_types)
+		(void)fprintf(out, "%" PRId64 " samples", stacks_total(s, counter));
+	if (type != counter) {
 		table_value(r->total, unit, value);
-		(void)fprintf(out, "%s%s of ", counted ? ", " : "", value);
+		(void)fprintf(out, "%s%s of ", counter < s->n_types ? ", " : "", value);
 		table_text(s->types[type].type, 0, false, out);
 	}
 	if (s->duration_ns > 0) {
@@ -140,7 +122,7 @@ static int print_table(const struct stacks *s, size_t type, char **paths, int n_
 						     .n = o->top,
 						     .sort = o->by_total ? "total" : "self" };
 
-			json.counted = count_samples(s, &json.n_samples);
+			json.counter = stacks_counter_of(s, type);
 			ranking_json_print(s, type, &r, &json, out);
 		} else if (r.n_rows) {
 			table_print(&r, &table, out);

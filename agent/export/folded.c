@@ -101,11 +101,7 @@ static int64_t folded_value(const struct stacks *s, size_t sample, size_t type, 
 	if (type < s->n_types)
 		return stacks_value(s, sample, type);
 	for (size_t i = 0; i < s->n_types; i++) {
-		const char *name = s->types[i].type;
-		size_t n = strlen(name);
-
-		if (strcmp(s->types[i].unit, "count") != 0 || n < 7 ||
-		    strcmp(name + n - 7, "samples") != 0)
+		if (!stacks_is_counter(s, i))
 			continue;
 		value = stacks_sum(value, stacks_value(s, sample, i));
 		*counted = true;

@@ -415,18 +415,6 @@ static const char *const ranking_words[] = {
 	[RANKING_WAKER] = "waker",
 };
 
-/* Return how many samples were taken, without those of the base. */
-static int64_t count_samples(const struct stacks *s)
-{
-	size_t type = stacks_find_type(s, "samples");
-	int64_t n = 0;
-
-	for (size_t i = 0; type < s->n_types && i < s->n_samples; i++)
-		if (!s->samples[i].base)
-			n = stacks_sum(n, stacks_value(s, i, type));
-	return n;
-}
-
 void api_top(struct api *api, const struct http_request *r, struct http_reply *reply)
 {
 	const char *by = http_argument(r, "by"), *sort = http_argument(r, "sort");
@@ -468,8 +456,7 @@ void api_top(struct api *api, const struct http_request *r, struct http_reply *r
 		ranking_sort(&ranking, by_change  ? RANKING_BY_CHANGE
 				       : by_total ? RANKING_BY_TOTAL
 						  : RANKING_BY_SELF);
-		options.counted = stacks_find_type(p.stacks, "samples") < p.stacks->n_types;
-		options.n_samples = count_samples(p.stacks);
+		options.counter = stacks_counter_of(p.stacks, p.type);
 		ranking_json_print(p.stacks, p.type, &ranking, &options, reply->out);
 	}
 	ranking_fini(&ranking);

@@ -326,9 +326,39 @@ static void test_interpreters_are_hidden(void)
 	free(deep);
 }
 
+/* The number beside a value is that of the samples of the value's event. */
+static void test_what_counts_samples(void)
+{
+	static const struct {
+		const char *types[8];
+		size_t counters[8];
+	} cases[] = {
+		{ { "samples", "cpu" }, { 0, 0 } },
+		{ { "cpu", "samples" }, { 1, 1 } },
+		{ { "alloc_objects", "alloc_space" }, { SIZE_MAX, SIZE_MAX } },
+		{ { "samples", "sched_switch", "cpu_samples", "cpu" }, { 0, 0, 2, 2 } },
+		{ { "samples", "take_samples" }, { 0, 0 } }, /* an event of that name */
+		{ { "samples", "cpu", "off_cpu_samples", "off_cpu", "blocked", "runnable", "wall" },
+		  { 0, 0, 2, 2, 2, 2, SIZE_MAX } },
+	};
+
+	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+		struct stacks *s = NULL;
+		size_t n = 0;
+
+		CHECK(!stacks_new(&s), "new");
+		for (; n < 8 && cases[c].types[n]; n++)
+			CHECK(!stacks_add_type(s, cases[c].types[n], "count"), "a type");
+		for (size_t t = 0; t < n; t++)
+			CHECK(stacks_counter_of(s, t) == cases[c].counters[t], cases[c].types[t]);
+		stacks_free(s);
+	}
+}
+
 int main(void)
 {
 	test_interpreters_are_hidden();
+	test_what_counts_samples();
 	test_whole_stacks_of_our_own_have_roots();
 	test_a_file_is_all_there();
 	test_files_become_one();

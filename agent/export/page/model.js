@@ -9,6 +9,7 @@
 // and for each sample type, unless the type has the same values as an earlier one (like):
 //
 //   now[i]    value of the samples that ended in this node, in units of one; base[i]: in the base profile
+//   samples   how many samples the type's values are of; null: not known, or of several events
 //   inner     the flag of functions that the type's self values pass over; 0: none
 //   guessed   pairs: a node, and the part of its total for which the node was found by guess
 "use strict";

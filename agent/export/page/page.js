@@ -942,8 +942,8 @@
 	function introduce() {
 		$("title").textContent = P.title;
 		const parts = [];
-		if (P.samples !== null && type.unit !== "count" && !keep && chosen.of < 0)
-			parts.push(counted(P.samples, "sample", "samples"));
+		if (type.samples !== null && type.unit !== "count" && !keep && chosen.of < 0)
+			parts.push(counted(type.samples, "sample", "samples"));
 		parts.push(`${value(main.view().nowTotal[0])}${type.unit === "count" ? "" : ` of ${type.type}`}`);
 		if (keep || chosen.of >= 0)
 			parts.push(`${percent(main.view().nowTotal[0], type.now.reduce((sum, part) => sum + part, 0))} of the profile`);

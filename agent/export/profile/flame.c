@@ -330,12 +330,11 @@ static int add_sample(struct builder *b, size_t number, bool *guessed)
 	return err;
 }
 
-/* Add all samples to the tree, and count them. */
+/* Add all samples to the tree. */
 static int add_samples(struct builder *b)
 {
 	struct flame *f = b->flame;
 	const struct stacks *s = f->stacks;
-	size_t samples = stacks_find_type(s, "samples");
 	uint32_t most = 0;
 	bool *guessed;
 	int err = 0;
@@ -349,13 +348,9 @@ static int add_samples(struct builder *b)
 		free(guessed);
 		return -ENOMEM;
 	}
-	if (samples == SIZE_MAX || strcmp(s->types[samples].unit, "count") != 0)
-		f->n_samples = -1;
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		stacks_fetch(s, i, b->only_frame);
 		err = add_sample(b, i, guessed);
-		if (f->n_samples >= 0 && !s->samples[i].base)
-			f->n_samples = stacks_sum(f->n_samples, value_of(s, i, samples));
 	}
 	free(guessed);
 	return err;

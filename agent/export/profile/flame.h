@@ -58,7 +58,6 @@ struct flame {
 	int64_t *now, *base; /* of samples whose innermost frame is the node */
 	int64_t *guessed;    /* of samples through the node for which the frame was guessed */
 	bool diff;	     /* the profile has a base to compare with */
-	int64_t n_samples;   /* the sum of the type "samples"; -1: there is no such type */
 	size_t n_negative;   /* samples with a negative value of the first type, which count as 0 */
 };
 

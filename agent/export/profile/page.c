@@ -301,6 +301,18 @@ static void put_values(struct page *p, size_t t, int64_t one)
 	put(p, "]");
 }
 
+/* Write how many samples the values of a type are of, or null. */
+static void put_samples(struct page *p, size_t type)
+{
+	const struct stacks *s = p->flame->stacks;
+	size_t counter = stacks_counter_of(s, type);
+
+	if (counter < s->n_types)
+		put_number(p, stacks_total(s, counter));
+	else
+		put(p, "null");
+}
+
 /* Write the sample types. A type with the same values as an earlier one only refers to that one. */
 static void put_types(struct page *p)
 {
@@ -319,6 +331,8 @@ static void put_types(struct page *p)
 		put_string(p, type->type);
 		put(p, ",\"unit\":");
 		put_string(p, type->unit);
+		put(p, ",\"samples\":");
+		put_samples(p, f->types[t]);
 		put(p, ",\"one\":");
 		put_number(p, one[t]);
 		put(p, ",\"inner\":");
@@ -360,11 +374,6 @@ static int put_profile(struct page *p, const struct flame_page *page)
 	put(p, f->diff ? "true" : "false");
 	put(p, ",\"stacks\":");
 	put_number(p, (int64_t)n_stacks);
-	put(p, ",\"samples\":");
-	if (f->n_samples < 0)
-		put(p, "null");
-	else
-		put_number(p, f->n_samples);
 	put(p, ",\"time_ns\":");
 	put_number(p, s->time_ns);
 	put(p, ",\"duration_ns\":");

@@ -61,8 +61,8 @@ static void put_head(const struct stacks *s, size_t type, const struct ranking *
 	if (s->duration_ns > 0)
 		(void)fprintf(out, "\"duration_ns\":%" PRId64 ",\n", s->duration_ns);
 	put_texts("comments", s->comments, s->n_comments, out);
-	if (o->counted)
-		(void)fprintf(out, "\"samples\":%" PRId64 ",\n", o->n_samples);
+	if (o->counter < s->n_types)
+		(void)fprintf(out, "\"samples\":%" PRId64 ",\n", stacks_total(s, o->counter));
 	(void)fputs("\"type\":", out);
 	json_text(out, s->types[type].type);
 	(void)fputs(",\"unit\":", out);

@@ -11,11 +11,10 @@
 struct ranking_json {
 	char **paths; /* of the profiles; borrowed, as all strings here */
 	int n_paths;
-	const char *base;  /* the profile that they are compared with; NULL: none */
-	size_t n;	   /* most rows; 0: all */
-	const char *sort;  /* what the rows are ordered by: "self", "total", "change" */
-	bool counted;	   /* n_samples is known */
-	int64_t n_samples; /* without those of the base */
+	const char *base; /* the profile that they are compared with; NULL: none */
+	size_t n;	  /* most rows; 0: all */
+	const char *sort; /* what the rows are ordered by: "self", "total", "change" */
+	size_t counter;	  /* the type that counts the samples (stacks_counter_of); SIZE_MAX: none */
 };
 
 /*

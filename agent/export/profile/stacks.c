@@ -551,6 +551,47 @@ size_t stacks_find_type(const struct stacks *s, const char *type)
 	return SIZE_MAX;
 }
 
+bool stacks_is_counter(const struct stacks *s, size_t type)
+{
+	const char *name = s->types[type].type;
+	size_t n = strlen(name), event = n > 8 ? n - 8 : 0; /* without "_samples" */
+
+	if (strcmp(s->types[type].unit, "count") != 0)
+		return false;
+	for (size_t i = 0; event && !strcmp(name + event, "_samples") && i < s->n_types; i++)
+		if (!strncmp(s->types[i].type, name, event) && !s->types[i].type[event])
+			return true;
+	return !strcmp(name, "samples");
+}
+
+size_t stacks_counter_of(const struct stacks *s, size_t type)
+{
+	size_t before = SIZE_MAX, n = 0, any = SIZE_MAX;
+
+	for (size_t i = 0; i < s->n_types; i++) {
+		if (!stacks_is_counter(s, i))
+			continue;
+		n++;
+		any = i;
+		if (i <= type)
+			before = i;
+	}
+	if (n < 2)
+		return any;
+	/* The time on and off CPUs together. */
+	return strcmp(s->types[type].type, "wall") != 0 ? before : SIZE_MAX;
+}
+
+int64_t stacks_total(const struct stacks *s, size_t type)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; type < s->n_types && i < s->n_samples; i++)
+		if (!s->samples[i].base)
+			sum = stacks_sum(sum, stacks_value(s, i, type));
+	return sum;
+}
+
 const struct stacks_label *stacks_label(const struct stacks *s, const struct stacks_sample *sample,
 					const char *key)
 {

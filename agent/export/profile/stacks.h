@@ -163,6 +163,15 @@ int stacks_unfold(const struct stacks *stacks, const struct stacks_sample *sampl
 int64_t stacks_value(const struct stacks *stacks, size_t sample, size_t type);
 /* Return the index of the sample type of that name; SIZE_MAX: there is none. */
 size_t stacks_find_type(const struct stacks *stacks, const char *type);
+/* Return whether a type counts the samples of an event: "samples", or "X_samples" beside a type X. */
+bool stacks_is_counter(const struct stacks *stacks, size_t type);
+/*
+ * Return the type that counts the samples of the event that a type is of: the last one up to it, for an event's types
+ * follow its counter, or the only one there is. SIZE_MAX: there is none, or the type is of several events.
+ */
+size_t stacks_counter_of(const struct stacks *stacks, size_t type);
+/* Return the sum of a type without the samples of the base; 0 for SIZE_MAX. */
+int64_t stacks_total(const struct stacks *stacks, size_t type);
 /* Return the sample's label with that key; NULL: it has none. */
 const struct stacks_label *stacks_label(const struct stacks *stacks,
 					const struct stacks_sample *sample, const char *key);
