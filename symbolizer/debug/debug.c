@@ -148,7 +148,7 @@ static void load_table(struct sym_debug *d, struct dw_unit *u, const uint64_t *w
 		return;
 	u->lines_tried = true;
 	if (!dw_table_read(u->file, u->root.stmt.u, u->addr_size, wanted, n, &u->table))
-		d->budget.held += u->table->n_rows * sizeof(*u->table->rows);
+		d->budget.held += dw_table_memory(u->table);
 }
 
 /*

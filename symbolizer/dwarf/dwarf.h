@@ -152,6 +152,13 @@ struct dw_table {	     /* one unit's line table */
 	uint16_t version;
 };
 
+/* Return how much memory a table takes. */
+static inline size_t dw_table_memory(const struct dw_table *t)
+{
+	return t->n_rows * sizeof(*t->rows) +
+	       (t->n_directories + t->n_files) * sizeof(struct dw_name);
+}
+
 struct dw_func { /* code of one function */
 	uint64_t low, high;
 	uint64_t die; /* offset of its entry in the unit */
@@ -178,7 +185,7 @@ struct dw_unit {
 	struct dw_root root;
 	const struct dw_unit *skeleton; /* for a split unit: the unit that has its addresses */
 	struct dw_unit *split;		/* for a skeleton: the split unit, after it was looked up */
-	bool split_searched, split_missing;
+	bool split_searched, split_missing, split_counted;
 	bool lines_tried, funcs_tried;
 	enum dw_skip skipping; /* how much was skipped in the search for funcs */
 	bool skipped;	       /* children were skipped, so functions may be missing in funcs */
@@ -294,6 +301,7 @@ struct dw_range {
 struct dw_ranges {
 	struct dw_range *list; /* owned */
 	size_t n, room;
+	size_t most; /* ranges; 0: as many as a function may have */
 };
 /*
  * Append the code ranges that low and high or ranges state. Empty ranges and those at 0 are left

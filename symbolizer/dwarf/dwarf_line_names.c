@@ -11,10 +11,12 @@
 #include <stdlib.h>
 
 #define FORMATS_MAX 16
+/* Files, and directories, of one table; compilers make thousands at most. A name may take no byte in the file. */
+#define NAMES_MAX ((size_t)1 << 20)
 
 static int push_name(struct dw_name **list, size_t *n, size_t *room, struct dw_name name)
 {
-	int err = UW_ARRAY_GROW(*list, *n, *room, SIZE_MAX);
+	int err = UW_ARRAY_GROW(*list, *n, *room, NAMES_MAX);
 
 	if (err)
 		return err;

@@ -221,7 +221,7 @@ void dw_unit_unload(struct dw_unit *u)
 void dw_unit_forget_table(struct dw_unit *u)
 {
 	if (u->table)
-		u->file->budget->held -= u->table->n_rows * sizeof(*u->table->rows);
+		u->file->budget->held -= dw_table_memory(u->table);
 	dw_table_free(u->table);
 	u->table = NULL;
 	u->lines_tried = false;

@@ -3,6 +3,8 @@
 
 #include "tests/check.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint8_t program[512];
@@ -76,8 +78,48 @@ static void test_code_of_two_functions_hides_no_third(void)
 	CHECK(!line_of(wanted, 2, 0x3000), "none");
 }
 
+/* A file may take one byte in a header of version 5, or none, and 24 in memory. */
+static void test_files_are_bounded(void)
+{
+	static const uint8_t head[] = {
+		0, 0,	0, 0,		5,  0,	 8, 0, 0, 0, 0, 0, /* sizes come later */
+		1, 1,	1, (uint8_t)-5, 14, 1,	 1, 1, 8, /* directories: a path, which is a string */
+		1, 'd', 0, 1,		2,  0xb, /* files: the number of a directory, in a byte */
+	};
+	static const struct {
+		uint32_t n;
+		int err;
+	} cases[] = { { 1000, 0 }, { (1 << 20) + 1, -E2BIG } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct dw_budget budget = { .limit = UINT64_MAX };
+		size_t room = sizeof(head) + 4 + cases[i].n;
+		uint8_t *bytes = calloc(1, room);
+		struct dw_file file = {
+			.budget = &budget,
+			.line = { .source = { .fd = -1, .image = bytes, .size = room },
+				  .own_fd = -1 }
+		};
+		uint32_t length = (uint32_t)room - 4, rest = (uint32_t)room - 12;
+		struct dw_table *table = NULL;
+
+		CHECK(bytes, "memory");
+		memcpy(bytes, head, sizeof(head));
+		memcpy(bytes, &length, sizeof(length));
+		memcpy(bytes + 8, &rest, sizeof(rest));
+		for (size_t k = 0; k < 4; k++) /* the number of files, a ULEB128 */
+			bytes[sizeof(head) + k] =
+				(uint8_t)((cases[i].n >> 7 * k & 0x7f) | (k < 3 ? 0x80 : 0));
+		CHECK(dw_table_read(&file, 0, 8, NULL, 0, &table) == cases[i].err, "files");
+		CHECK(cases[i].err || table->n_files == cases[i].n, "all are there");
+		dw_table_free(table);
+		free(bytes);
+	}
+}
+
 int main(void)
 {
+	test_files_are_bounded();
 	test_code_of_two_functions_hides_no_third();
 	return check_done();
 }
