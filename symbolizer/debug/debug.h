@@ -9,6 +9,9 @@
 #include "symbolizer/debug/lines.h"
 #include "symbolizer/dwarf/dwarf.h"
 
+/* The work done for one program is limited, to so many times the size of its debug information. */
+#define SYM_WORK_TIMES 24
+
 struct sym_span { /* code of a unit */
 	uint64_t low, high;
 	uint64_t reach; /* the highest end of this span and all before it */

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The work done for one program is limited, in proportion to the size of its debug information. */
 #define LIMIT_LEAST ((uint64_t)256 << 20)
-#define LIMIT_TIMES 24
 
 /* Open the file that .gnu_debugaltlink names, if its build-id is right. Failure is not an error. */
 static void open_alt(struct sym_debug *d, const struct uw_elf *image)
@@ -38,7 +36,7 @@ static void open_alt(struct sym_debug *d, const struct uw_elf *image)
 	if (d->has_alt) {
 		d->main.alt = &d->alt;
 		d->budget.limit +=
-			LIMIT_TIMES * (d->alt.info.source.size + d->alt.line.source.size);
+			SYM_WORK_TIMES * (d->alt.info.source.size + d->alt.line.source.size);
 	}
 }
 
@@ -59,8 +57,8 @@ static int open_debug(struct uw_elf *image, const struct sym_debug_files *files,
 	}
 	if (!err) {
 		d->main.fd = image->source.fd;
-		d->budget.limit = LIMIT_LEAST + LIMIT_TIMES * (d->main.info.source.size +
-							       d->main.line.source.size);
+		d->budget.limit = LIMIT_LEAST + SYM_WORK_TIMES * (d->main.info.source.size +
+								  d->main.line.source.size);
 		open_alt(d, image);
 		err = sym_spans_find(d, image);
 	} else if (image->source.fd >= 0) {

@@ -136,9 +136,12 @@ static int ask_unit(struct sym_debug *d, struct dw_unit *u, struct dw_ranges *ra
 	if (err || (u->root.tag != DW_TAG_compile_unit && u->root.tag != DW_TAG_skeleton_unit))
 		return err == -ENOMEM ? err : 0;
 	ranges->n = 0;
+	ranges->most = SPANS_MAX; /* a unit has one for each function, with -ffunction-sections */
 	err = dw_ranges_add(u, &u->root.low, &u->root.high, &u->root.ranges, ranges);
-	if (err)
-		return err == -ENOMEM ? err : 0;
+	if (err == -ENOMEM)
+		return err;
+	/* Of ranges that are damaged, or too many, what was read until there. */
+	err = 0;
 	for (size_t i = 0; !err && i < ranges->n; i++)
 		err = push_span(d, ranges->list[i].low, ranges->list[i].high,
 				(uint32_t)(u - d->main.units));

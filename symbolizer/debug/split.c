@@ -12,6 +12,9 @@
 #define COLUMNS_MAX 16
 #define TEXT_MAX    4096
 
+/* What split units may add to the work that is done for a program. */
+#define WORK_MOST ((uint64_t)16 << 30)
+
 /* Open the debug sections of a .dwo or .dwp file. Takes ownership of fd. */
 static int open_file(struct sym_debug *d, int fd, struct dw_file *out)
 {
@@ -31,13 +34,16 @@ static int open_file(struct sym_debug *d, int fd, struct dw_file *out)
 }
 
 /*
- * Return 0 if the unit has the skeleton's id. Units before version 5 state it in their root entry.
+ * Return 0 if the unit has the skeleton's id. Units of version 5 state it in their headers, older ones in their root
+ * entries.
  */
 static int is_it(struct dw_unit *u, const struct dw_unit *skeleton)
 {
 	int err;
 
 	if (!u->type || u->type == DW_UT_split_type || u->type == DW_UT_type)
+		return -ENOENT;
+	if (u->version >= 5 && u->id != skeleton->root.dwo_id)
 		return -ENOENT;
 	u->skeleton = skeleton;
 	err = dw_unit_root(u);
@@ -213,6 +219,13 @@ static int from_file(struct sym_debug *d, struct dw_unit *skeleton, struct dw_un
 	return err ? err : -ENOENT;
 }
 
+/* Units in other files are debug information of the program, too. Skeletons of a hostile program may share one. */
+static void allow(struct sym_debug *d, const struct dw_unit *split)
+{
+	if (d->budget.limit < WORK_MOST)
+		d->budget.limit += SYM_WORK_TIMES * split->size;
+}
+
 int sym_split_unit(struct sym_debug *d, struct dw_unit *skeleton, struct dw_unit **out)
 {
 	int err = 0;
@@ -225,6 +238,10 @@ int sym_split_unit(struct sym_debug *d, struct dw_unit *skeleton, struct dw_unit
 		skeleton->split_missing = !skeleton->split;
 	}
 	*out = skeleton->split;
+	if (!err && *out && !skeleton->split_counted) {
+		skeleton->split_counted = true;
+		allow(d, *out);
+	}
 	return err ? err : *out ? 0 : -ENOENT;
 }
 

@@ -1,8 +1,10 @@
 /* symbolizer/dwarf/dwarf_file.c: opens and closes the debug sections of a file. */
 #include "symbolizer/dwarf/dwarf.h"
 
+#include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Open a section, with the suffix .dwo in a split file. A missing section is empty. */
@@ -24,6 +26,36 @@ static int open_section(const struct uw_elf *image, const char *name, bool split
 	return err == -ENOENT ? 0 : err;
 }
 
+static bool is_split_info(const struct uw_elf *image, const Elf64_Shdr *s)
+{
+	return s->sh_type != SHT_NOBITS &&
+	       !strcmp(uw_elf_section_name(image, s), ".debug_info.dwo");
+}
+
+/*
+ * Open the section of the units. gcc puts each type unit of version 5 into a section of its own, of the same name,
+ * before that of the compile unit (-fdebug-types-section).
+ */
+static int open_info(const struct uw_elf *image, struct dw_file *f)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; f->split && i < image->n_sections; i++)
+		n += is_split_info(image, &image->sections[i]);
+	for (size_t i = 0; n > 1 && i < image->n_sections; i++) {
+		struct dw_unit unit;
+
+		if (!is_split_info(image, &image->sections[i]) ||
+		    sym_section_open_header(image, &image->sections[i], &f->info))
+			continue;
+		if (!dw_unit_header(f, 0, &unit) && unit.type != DW_UT_split_type &&
+		    unit.type != DW_UT_type)
+			return 0;
+		sym_section_close(&f->info);
+	}
+	return open_section(image, ".debug_info", f->split, &f->info);
+}
+
 /* Cache pages of the sections that are read in small pieces. */
 static void keep_pages(struct dw_file *f)
 {
@@ -40,7 +72,7 @@ int dw_file_open(const struct uw_elf *image, bool split, struct dw_budget *budge
 		 struct dw_file *out)
 {
 	struct dw_file f = { .fd = -1, .split = split, .budget = budget };
-	int err = open_section(image, ".debug_info", split, &f.info);
+	int err = open_info(image, &f);
 
 	if (!err && !f.info.source.size)
 		err = -ENOENT;

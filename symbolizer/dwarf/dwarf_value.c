@@ -111,7 +111,7 @@ static int add_range(struct dw_ranges *out, uint64_t low, uint64_t high)
 	/* The linker sets the start of dropped code to 0, or to -1 or -2 (lld). */
 	if (low >= high || !low || low >= UINT64_MAX - 1)
 		return 0;
-	err = UW_ARRAY_GROW(out->list, out->n, out->room, RANGES_MAX);
+	err = UW_ARRAY_GROW(out->list, out->n, out->room, out->most ? out->most : RANGES_MAX);
 	if (err)
 		return err;
 	out->list[out->n++] = (struct dw_range){ .low = low, .high = high };

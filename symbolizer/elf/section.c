@@ -415,6 +415,20 @@ static int open_zdebug(const struct uw_source *raw, struct sym_section *out)
 	return unpack(&packed, ELFCOMPRESS_ZLIB, size, out);
 }
 
+int sym_section_open_header(const struct uw_elf *image, const Elf64_Shdr *s,
+			    struct sym_section *out)
+{
+	struct sym_section raw;
+	int err = raw_section(image, s, &raw);
+
+	if (err)
+		return err;
+	if (s->sh_flags & SHF_COMPRESSED)
+		return open_compressed(image->narrow, &raw.source, out);
+	*out = raw;
+	return raw.source.size ? 0 : -ENOENT;
+}
+
 int sym_section_open(const struct uw_elf *image, const char *name, struct sym_section *out)
 {
 	const Elf64_Shdr *s = uw_elf_section(image, name);
@@ -422,15 +436,8 @@ int sym_section_open(const struct uw_elf *image, const char *name, struct sym_se
 	char older[64];
 	int err;
 
-	if (s) {
-		err = raw_section(image, s, &raw);
-		if (err)
-			return err;
-		if (s->sh_flags & SHF_COMPRESSED)
-			return open_compressed(image->narrow, &raw.source, out);
-		*out = raw;
-		return raw.source.size ? 0 : -ENOENT;
-	}
+	if (s)
+		return sym_section_open_header(image, s, out);
 	(void)snprintf(older, sizeof(older), ".z%s", name + 1);
 	s = uw_elf_section(image, older);
 	if (!s)

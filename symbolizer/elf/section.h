@@ -26,6 +26,9 @@ struct sym_section {
  * -ENOTSUP, or a system code.
  */
 int sym_section_open(const struct uw_elf *image, const char *name, struct sym_section *out);
+/* The same with a section's header; of more than one name there may be several. */
+int sym_section_open_header(const struct uw_elf *image, const Elf64_Shdr *header,
+			    struct sym_section *out);
 void sym_section_close(struct sym_section *section);
 
 /*

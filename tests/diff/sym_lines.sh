@@ -61,6 +61,7 @@ make_one() {
 {
 	make_one g5 g++ -O2 -g -gdwarf-5 -o a ../a.cc
 	make_one gsplit5 g++ -O2 -g -gdwarf-5 -gsplit-dwarf -o a ../a.cc
+	make_one gtypes5 g++ -O2 -g -gdwarf-5 -gsplit-dwarf -fdebug-types-section -o a ../a.cc
 	make_one gsplit4 g++ -O2 -g -gdwarf-4 -gsplit-dwarf -o a ../a.cc
 	make_one gc4 gcc $flags -O2 -g -gdwarf-4 -shared -fPIC -o a $c
 	make_one gc4o1 gcc $flags -O1 -g -gdwarf-4 -shared -fPIC -o a $c
@@ -104,7 +105,7 @@ objcopy --only-keep-debug "$work/g5/a" "$work/apart/a"
 compare() { # FILE [LIKE]
 	python3 "$script" "$program" 110 "$@" || touch "$work/failed"
 }
-names=(relative g5 gsplit5 gsplit4 gc4 gc4o1 glto gline narrow arm64 old packed c5 csplit5 csplit4 c4 c2 sections static fixed asm rust)
+names=(relative g5 gsplit5 gtypes5 gsplit4 gc4 gc4o1 glto gline narrow arm64 old packed c5 csplit5 csplit4 c4 c2 sections static fixed asm rust)
 {
 	for name in "${names[@]}"; do compare "$work/$name/a"; done > "$work/one"
 } &
@@ -124,6 +125,6 @@ wait
 cat "$work/one" "$work/two"
 # Two addresses could be equal by chance, and also if the binaries were missing.
 awk '/ addresses / { files++; n += $3; if ($7 > deepest) deepest = $7 }
-	END { print files " files, " n " addresses, chains of up to " deepest; exit files < 28 || n < 2000 || deepest < 6 }' \
+	END { print files " files, " n " addresses, chains of up to " deepest; exit files < 29 || n < 2000 || deepest < 6 }' \
 	"$work/one" "$work/two" || exit 1
 [ ! -e "$work/failed" ]
