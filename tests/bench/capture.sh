@@ -8,7 +8,7 @@
 #   SAMPLES      at least this many each (default: 4000), so that the cost of starting does not
 #                dominate; at 19 Hz and with two idle CPUs that takes two minutes for each recorder
 #   PARTS        "recorders roles handler"
-#   ROUNDS       of the table of roles (default: 3)
+#   ROUNDS       of the table of roles (default: 5)
 #
 #   samples  samples that arrived, and how many were lost of how many
 #   bytes    per sample, in the file or in the ring; and the part of them that is not user
@@ -21,8 +21,10 @@
 #            the table at the end has both by one measure)
 #   MiB      peak memory of the recorder
 #
-# Then the same recordings in several processes (docs/security.md, "Roles") and in one (OFFWIND_SANDBOX=off), by turns.
-# Both begin and end in what is measured; sandbox.sh tells that apart.
+# Then the same recordings in several processes (docs/security.md, "Roles") and in one (OFFWIND_SANDBOX=off), by turns:
+#
+#   start    ms of CPU until the load begins, a second after the rings are mapped
+#   us       for each sample, from then to the end of all processes
 #
 # Neither reads source lines or inlined calls (--no-lines, perf script --no-inline), and neither
 # finds anything that an earlier run cached (--no-cache; perf takes only file names from ~/.debug).
@@ -40,7 +42,7 @@ unset XDG_CACHE_HOME
 if [[ $parts == *recorders* || $parts == *roles* ]]; then
 	echo 1 >/proc/sys/kernel/bpf_stats_enabled
 	workload "${LOAD:-clang}"
-	python3 - "$work" "$(realpath "$BUILD/offwind")" "${FREQUENCIES:-19 99 997 4999}" "${LOAD:-clang}" "${SAMPLES:-4000}" "$parts" "${ROUNDS:-3}" "${argv[@]}" <<'PY'
+	python3 - "$work" "$(realpath "$BUILD/offwind")" "${FREQUENCIES:-19 99 997 4999}" "${LOAD:-clang}" "${SAMPLES:-4000}" "$parts" "${ROUNDS:-5}" "${argv[@]}" <<'PY'
 import json, math, os, re, statistics, subprocess, sys, threading, time
 work, offwind, frequencies, name, samples, parts, rounds, load = (
     sys.argv[1], sys.argv[2], sys.argv[3].split(), sys.argv[4], int(sys.argv[5]), sys.argv[6], int(sys.argv[7]), sys.argv[8:])
@@ -67,11 +69,23 @@ def run(argv, begun=lambda pid: None):
     _, status, use = os.wait4(pid, 0)
     return status, use, text.decode(errors='replace')
 
-def maps_of(pid):
+def has_rings(pid):
+    """Whether it or a child of it has mapped a ring of perf events; the capture process is a child."""
     try:
-        return open(f'/proc/{pid}/maps').read()
+        children = open(f'/proc/{pid}/task/{pid}/children').read().split()
+        return '[perf_event]' in open(f'/proc/{pid}/maps').read() or any(map(has_rings, children))
     except OSError:
-        return ''
+        return False
+
+def cpu_until_now(pid):
+    """Seconds of CPU of a process and its children, of their threads that live."""
+    try:
+        children = open(f'/proc/{pid}/task/{pid}/children').read().split()
+        threads = os.listdir(f'/proc/{pid}/task')
+        return (sum(int(open(f'/proc/{pid}/task/{t}/schedstat').read().split()[0]) for t in threads) / 1e9
+                + sum(map(cpu_until_now, children)))
+    except OSError:
+        return 0
 
 def cpu_of(argv, command):
     # The command is a child of the recorder, and wait4 would add its CPU time, so it is started separately.
@@ -84,13 +98,14 @@ def cpu_of(argv, command):
     recorder.start()
     # Both begin a moment after they have mapped their rings, and end with their target.
     until = time.monotonic() + 60
-    while time.monotonic() < until and not (started and '[perf_event]' in maps_of(started[0])):
+    while time.monotonic() < until and not (started and has_rings(started[0])):
         time.sleep(0.1)
     time.sleep(1.0)
+    start = cpu_until_now(started[0])
     os.kill(child.pid, 18)
     child.wait()
     recorder.join()
-    return result['status'], result['use'].ru_utime + result['use'].ru_stime, result['use'].ru_maxrss, result['text']
+    return result['status'], result['use'].ru_utime + result['use'].ru_stime, result['use'].ru_maxrss, result['text'], start
 
 def share(counts):
     walked = sum(counts.values()) - counts.get('no_user_state', 0)
@@ -100,27 +115,33 @@ def share(counts):
 subprocess.run(twice(1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 once = os.times().children_user + os.times().children_system
 
-def ours(hz, both):
-    """What a recording by offwind takes: us of CPU time a sample, peak memory, and its statistics."""
-    status, cpu, peak, text = cpu_of(lambda pid: [offwind, 'record', '-F', hz, '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
-                                                  '--no-cache', '--no-lines', '-p', str(pid)], both)
+def load_at(hz):
+    """The command that gives so many samples at that frequency."""
+    return twice(math.ceil(max(10, samples / int(hz)) / once))
+
+def ours(hz):
+    """What a recording by offwind takes: seconds of CPU time, those until the load begins, peak memory, and its statistics."""
+    status, cpu, peak, text, start = cpu_of(lambda pid: [offwind, 'record', '-F', hz, '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
+                                                         '--no-cache', '--no-lines', '-p', str(pid)], load_at(hz))
     if status:
         sys.exit(text)
-    stats = json.load(open(f'{work}/stats'))
-    return cpu / stats['total']['captured']['samples'] * 1e6, peak, stats
+    return cpu, start, peak, json.load(open(f'{work}/stats'))
 
 def roles():
-    print('us of CPU a sample, in several processes and in one, by turns')
+    print('CPU in several processes and in one, by turns')
+    print(f'{"Hz":>5} {"start, ms":>13} {"us a sample":>15}  ratio')
     for hz in frequencies:
-        both = twice(math.ceil(max(10, samples / int(hz)) / once))
-        us = [[], []]
-        for round in range(rounds):
-            for one in (False, True) if round % 2 == 0 else (True, False):
+        starts, us = [[], []], [[], []]
+        for turn in range(rounds):
+            for one in (False, True) if turn % 2 == 0 else (True, False):
                 os.environ['OFFWIND_SANDBOX'] = 'off' if one else ''
-                us[one].append(ours(hz, both)[0])
-        medians = [statistics.median(of) for of in us]
-        pairs = ', '.join(f'{a / b:.3f}' for a, b in zip(*us))
-        print(f'{hz:>5} Hz {medians[0]:>7.1f} {medians[1]:>7.1f}  ratio {medians[0] / medians[1]:.3f}  (pairs: {pairs})', flush=True)
+                cpu, start, _, stats = ours(hz)
+                starts[one].append(start * 1e3)
+                us[one].append((cpu - start) / stats['total']['captured']['samples'] * 1e6)
+        pairs = sorted(a / b for a, b in zip(*us))
+        begin, each = (list(map(statistics.median, of)) for of in (starts, us))
+        print(f'{hz:>5} {begin[0]:>6.1f} {begin[1]:>6.1f} {each[0]:>8.1f} {each[1]:>6.1f}  {statistics.median(pairs):.3f}'
+              f'  ({", ".join(f"{pair:.3f}" for pair in pairs)})', flush=True)
     os.environ['OFFWIND_SANDBOX'] = ''
 
 if 'recorders' not in parts:
@@ -131,11 +152,11 @@ print(f'{"Hz":>5} {"recorder":12} {"samples":>8} {"lost":>7} {"bytes":>7} {"besi
 row = '{:>5} {:12} {:>8} {:>7} {:>7.0f} {:>7} {:>7.1f} {:>8} {:>8} {:>8} {:>5.0f}'
 holds = []
 for hz in frequencies:
-    both = twice(math.ceil(max(10, samples / int(hz)) / once))
-    us, peak, stats = ours(hz, both)
+    cpu, _, peak, stats = ours(hz)
     t, program = stats['total'], stats['program']
     captured, lost = t['captured'], t['lost']['ring_full']
     n = captured['samples']
+    us = cpu / n * 1e6
     beside = (captured['bytes'] - captured['stack_bytes']) / n
     mine = dict(us=us, lost=lost, n=n, beside=beside)
     print(row.format(hz, 'offwind', n, lost, captured['bytes'] / n, f'{beside:.0f}', us, '', f'{100 * share(t["unwound"]):.1f} %',
@@ -144,8 +165,8 @@ for hz in frequencies:
     for size in ('8192', '65528'):
         data = f'{work}/perf.data'
         for attempt in range(3):
-            status, cpu, peak, text = cpu_of(lambda pid: ['perf', 'record', '-q', '--buildid-mmap', '-e', 'cpu-clock', '-F', hz, '--call-graph',
-                                                          f'dwarf,{size}', '-o', data, '-p', str(pid)], both)
+            status, cpu, peak, text, _ = cpu_of(lambda pid: ['perf', 'record', '-q', '--buildid-mmap', '-e', 'cpu-clock', '-F', hz, '--call-graph',
+                                                          f'dwarf,{size}', '-o', data, '-p', str(pid)], load_at(hz))
             if not status:
                 break
         else:
@@ -172,7 +193,7 @@ for hz in frequencies:
         holds.append((hz, mine, fitting))
     # The size of a sample in a capture file, uncompressed, apart from its stack.
     if hz == '997':
-        status, _, _, text = cpu_of(lambda pid: [offwind, 'record', '-F', hz, f'--raw={work}/a.owc', '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
+        status, _, _, text, _ = cpu_of(lambda pid: [offwind, 'record', '-F', hz, f'--raw={work}/a.owc', '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
                                                  '--no-cache', '--no-lines', '-p', str(pid)], twice(1))
         c = json.load(open(f'{work}/stats'))['total']['captured']
         raw = int(subprocess.run(f'tail -c +33 {work}/a.owc | zstd -dcq | wc -c', shell=True, capture_output=True, text=True).stdout)
