@@ -255,7 +255,7 @@ static void test_layouts(void)
 
 		make(&table, l, LEAF);
 		o = object_of(&table, ".gopclntab");
-		CHECK(o && uw_gopclntab_has(o), "an object");
+		CHECK(o && uw_object_is_go(o), "an object");
 		if (!o)
 			continue;
 		if (i == 0 || i == 1) { /* nanotime1 is not among those known by name */

@@ -553,11 +553,11 @@ static const Elf64_Shdr *section_of(const struct uw_elf *elf, bool *part)
 	return section;
 }
 
-bool uw_gopclntab_has(const struct uw_object *object)
+bool uw_gopclntab_is_in(const struct uw_elf *elf)
 {
 	bool part;
 
-	return section_of(uw_object_elf(object), &part) != NULL;
+	return section_of(elf, &part) != NULL;
 }
 
 /*

@@ -14,10 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct uw_elf;
 struct uw_object;
 
-/* Return whether the object has a section that can hold the table. */
-bool uw_gopclntab_has(const struct uw_object *object);
+/* Return whether a file has a section that can hold the table. Ask an object instead (uw_object_is_go). */
+bool uw_gopclntab_is_in(const struct uw_elf *elf);
 
 /*
  * Make a section in the format of .debug_frame, which the caller frees. -ENOENT the file has no

@@ -97,7 +97,7 @@ static bool has_other_frames(const struct uw_object *o)
 {
 	return uw_elf_section(&o->elf, ".debug_frame") ||
 	       uw_elf_section(&o->elf, ".zdebug_frame") ||
-	       uw_elf_section(&o->elf, ".gnu_debugdata") || uw_gopclntab_has(o);
+	       uw_elf_section(&o->elf, ".gnu_debugdata") || o->is_go;
 }
 
 /* What is at an address: an FDE, or else the gap between FDEs. */

@@ -16,6 +16,7 @@
 
 #include "base/elf.h"
 #include "base/unpack.h"
+#include "unwinder/rule/go_rules.h"
 #include "unwinder/rule/object_internal.h"
 
 #define PAGE_MASK ((uint64_t)0xfff)
@@ -116,6 +117,7 @@ static int set_up(struct uw_object *o)
 	o->init = uw_elf_section(&o->elf, ".init");
 	o->fini = uw_elf_section(&o->elf, ".fini");
 	o->entry = is_begun_at(&o->elf) ? o->elf.entry : 0;
+	o->is_go = uw_gopclntab_is_in(&o->elf);
 	return take_segments(o);
 }
 
@@ -277,6 +279,11 @@ uint64_t uw_object_id(const struct uw_object *object)
 const struct uw_elf *uw_object_elf(const struct uw_object *o)
 {
 	return &o->elf;
+}
+
+bool uw_object_is_go(const struct uw_object *object)
+{
+	return object->is_go;
 }
 
 uint16_t uw_object_machine(const struct uw_object *object)

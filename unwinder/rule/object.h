@@ -57,6 +57,9 @@ const struct uw_table *uw_object_table(const struct uw_object *object);
 int uw_object_packed(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *packed,
 		     uint8_t *stepper);
 
+/* Return whether the file has Go's function table. */
+bool uw_object_is_go(const struct uw_object *object);
+
 /* Where a packed rule was found. */
 enum uw_rule_origin {
 	UW_ORIGIN_INSIDE, /* in a row of the table that surely covers this code */

@@ -37,6 +37,7 @@ struct uw_object {
 	size_t n_segments;
 	const Elf64_Shdr *init, *fini; /* of elf; NULL: the file has none */
 	uint64_t entry;		       /* where a process begins; 0: not in this file */
+	bool is_go;		       /* it has Go's function table */
 
 	/*
 	 * .eh_frame is read when rules are needed that no table has, and more of them than is worth

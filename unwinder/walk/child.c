@@ -1,7 +1,6 @@
 /* unwinder/walk/child.c: recognises a thread that clone or clone3 has just created (child.h). */
 #include "unwinder/walk/child.h"
 
-#include "unwinder/rule/go_rules.h"
 #include "unwinder/rule/object.h"
 
 bool uw_child_rule_by_code(const struct uw_arch *arch, const struct uw_code *code, bool bare,
@@ -72,5 +71,5 @@ bool uw_child_may_be_covered(const struct uw_object *object)
 {
 	const struct uw_arch *arch = uw_arch_of(uw_object_machine(object));
 
-	return arch->lr != arch->pc || uw_gopclntab_has(object);
+	return arch->lr != arch->pc || uw_object_is_go(object);
 }
