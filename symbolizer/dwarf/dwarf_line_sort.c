@@ -9,12 +9,15 @@
 UW_ORDER_2(by_start, struct dw_sequence, start, first)
 
 /*
- * Order the sequences by start. They usually cover different code. Return false if they overlap or
- * their addresses decrease.
+ * Order the sequences by start. They usually cover different code. If a linker has folded functions with the same code
+ * into one (--icf), the code has the sequences of all: only the first of them is left, or the lines of several functions
+ * would be mixed. Return false if sequences overlap otherwise, or their addresses decrease.
  */
-static bool order_sequences(const struct dw_row *rows, struct dw_sequence *sequences, size_t n,
-			    bool *sorted)
+static bool order_sequences(const struct dw_row *rows, struct dw_sequence *sequences,
+			    size_t *n_sequences, bool *sorted)
 {
+	size_t n = *n_sequences, n_left = 1;
+
 	*sorted = true;
 	for (size_t i = 0; i < n; i++) {
 		struct dw_sequence *s = &sequences[i];
@@ -29,9 +32,14 @@ static bool order_sequences(const struct dw_row *rows, struct dw_sequence *seque
 	if (*sorted)
 		return true;
 	qsort(sequences, n, sizeof(*sequences), by_start);
-	for (size_t i = 1; i < n; i++)
-		if (sequences[i - 1].end > sequences[i].start)
+	for (size_t i = 1; i < n; i++) {
+		if (sequences[i].end <= sequences[n_left - 1].end)
+			continue;
+		if (sequences[i].start < sequences[n_left - 1].end)
 			return false;
+		sequences[n_left++] = sequences[i];
+	}
+	*n_sequences = n_left;
 	return true;
 }
 
@@ -105,7 +113,7 @@ int dw_table_sort(struct dw_table *t, struct dw_sequence *sequences, size_t n_se
 	size_t n = 0;
 	bool sorted;
 
-	if (!order_sequences(t->rows, sequences, n_sequences, &sorted))
+	if (!order_sequences(t->rows, sequences, &n_sequences, &sorted))
 		return merge_rows(t);
 	if (sorted)
 		return 0;
@@ -120,5 +128,6 @@ int dw_table_sort(struct dw_table *t, struct dw_sequence *sequences, size_t n_se
 	}
 	free(t->rows);
 	t->rows = to;
+	t->n_rows = n;
 	return 0;
 }

@@ -27,6 +27,18 @@ static void put_function(uint64_t addr, uint8_t line)
 	put(rest, sizeof(rest)); /* copy, advance_pc 16, end_sequence */
 }
 
+/* The same with two rows, of eight bytes and of two lines. */
+static void put_function_of_two_lines(uint64_t addr, uint8_t line)
+{
+	static const uint8_t set_address[] = { 0, 9, 2 },
+			     rest[] = { 1, 2, 8, 3, 1, 1, 2, 8, 0, 1, 1 };
+
+	put(set_address, sizeof(set_address));
+	put(&addr, sizeof(addr));
+	put((const uint8_t[]){ 3, (uint8_t)(line - 1) }, 2);
+	put(rest, sizeof(rest));
+}
+
 /* Write the header of version 4 for one file. */
 static void begin_program(void)
 {
@@ -73,9 +85,27 @@ static void test_code_of_two_functions_hides_no_third(void)
 	put_function(0x1000, 20);
 	put_function(0x2000, 30);
 	CHECK(line_of(wanted, 2, 0x2004) == 30, "the third");
-	CHECK(line_of(wanted, 2, 0x1004), "one of both");
+	CHECK(line_of(wanted, 2, 0x1004) == 10 && line_of(NULL, 0, 0x1004) == 10,
+	      "the first of both, also in the whole table");
 	CHECK(line_of(NULL, 0, 0x2004) == 30, "in the whole table, too");
 	CHECK(!line_of(wanted, 2, 0x3000), "none");
+}
+
+/* Of folded functions all lines are of one, although the rows of the other begin at other addresses. */
+static void test_lines_of_folded_functions_are_not_mixed(void)
+{
+	static const uint64_t wanted[] = { 0x1004, 0x100c };
+
+	begin_program();
+	put_function(0x1000, 10);
+	put_function_of_two_lines(0x1000, 20);
+	put_function(0x2000, 30);
+	for (size_t i = 0; i < 2; i++)
+		CHECK(line_of(NULL, 0, wanted[i]) == 10 &&
+			      line_of(&wanted[i], 1, wanted[i]) == 10 &&
+			      line_of(wanted, 2, wanted[i]) == 10,
+		      "the first one's line");
+	CHECK(line_of(NULL, 0, 0x2004) == 30, "another one");
 }
 
 /* A file may take one byte in a header of version 5, or none, and 24 in memory. */
@@ -119,6 +149,7 @@ static void test_files_are_bounded(void)
 
 int main(void)
 {
+	test_lines_of_folded_functions_are_not_mixed();
 	test_files_are_bounded();
 	test_code_of_two_functions_hides_no_third();
 	return check_done();
