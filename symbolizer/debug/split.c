@@ -206,6 +206,7 @@ static int from_file(struct sym_debug *d, struct dw_unit *skeleton, struct dw_un
 		return err;
 	}
 	split->file.alt = d->has_alt ? &d->alt : NULL;
+	d->budget.held += dw_file_memory(&split->file);
 	split->next = d->splits;
 	d->splits = split;
 	d->n_splits++;
@@ -267,6 +268,7 @@ void sym_split_close(struct sym_debug *d)
 	while (d->splits) {
 		struct sym_split *next = d->splits->next;
 
+		d->budget.held -= dw_file_memory(&d->splits->file);
 		dw_file_close(&d->splits->file);
 		free(d->splits);
 		d->splits = next;

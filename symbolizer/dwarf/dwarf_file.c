@@ -157,6 +157,18 @@ int dw_file_new_reader(const struct dw_file *of, struct dw_budget *budget, struc
 	return 0;
 }
 
+uint64_t dw_file_memory(const struct dw_file *f)
+{
+	const struct sym_section *all[] = { &f->info,	  &f->abbrev,	   &f->line, &f->str,
+					    &f->line_str, &f->str_offsets, &f->addr, &f->ranges,
+					    &f->rnglists, &f->cu_index };
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		bytes += all[i]->owned ? all[i]->source.size : 0;
+	return bytes;
+}
+
 void dw_file_close(struct dw_file *f)
 {
 	for (size_t i = 0; i < f->n_units; i++)
