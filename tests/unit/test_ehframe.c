@@ -153,16 +153,22 @@ static void test_table_and_index_agree(void)
 	uw_frames_fini(&frames);
 }
 
+/* Add a CIE and three FDEs, which begin at off. */
+static void add_three(struct image *image, uint64_t off[3])
+{
+	add_cie(image);
+	off[0] = add_fde(image, 0x1000, 0x20);
+	off[1] = add_fde(image, 0x1030, 0x10);
+	off[2] = add_fde(image, 0x1800, 0x100);
+}
+
 static void test_a_table_that_lies_does_not_matter(void)
 {
 	struct image image = { .table_size = 0 };
 	struct uw_frames frames;
 	uint64_t off[3];
 
-	add_cie(&image);
-	off[0] = add_fde(&image, 0x1000, 0x20);
-	off[1] = add_fde(&image, 0x1030, 0x10);
-	off[2] = add_fde(&image, 0x1800, 0x100);
+	add_three(&image, off);
 
 	start_table(&image, 2);
 	add_entry(&image, 0x1000, off[0]);
@@ -253,10 +259,7 @@ static void test_an_entry_that_lies_makes_no_gap(void)
 	struct uw_fde fde;
 	uint64_t off[3];
 
-	add_cie(&image);
-	off[0] = add_fde(&image, 0x1000, 0x20);
-	off[1] = add_fde(&image, 0x1030, 0x10);
-	off[2] = add_fde(&image, 0x1800, 0x100);
+	add_three(&image, off);
 	start_table(&image, 3);
 	add_entry(&image, 0x1000, off[0]);
 	add_entry(&image, 0x1700, off[1]);

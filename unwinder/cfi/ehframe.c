@@ -349,17 +349,12 @@ static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, uin
  * Return whether the FDE of entry i starts where the table says. If not, a search for what it covers ends left of it.
  * Without such an entry there is nothing to say.
  */
-static bool starts_as_stated(const struct uw_frames *frames, uint64_t i)
+static bool starts_as_stated(struct uw_frames *frames, uint64_t i)
 {
-	const struct uw_cfi *cfi = &frames->cfi;
-	uint64_t start, vaddr;
+	uint64_t off, next;
 	struct uw_fde fde;
 
-	if (i >= frames->table.n)
-		return true;
-	return !table_get(&frames->table, i, 0, &start) &&
-	       !table_get(&frames->table, i, 1, &vaddr) && vaddr >= cfi->vaddr &&
-	       !uw_cfi_entry(cfi, vaddr - cfi->vaddr, &fde, NULL) && fde.start == start;
+	return i >= frames->table.n || !entry_before(frames, i + 1, &off, &next, &fde);
 }
 
 /*

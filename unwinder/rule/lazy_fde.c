@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/limits.h"
+#include "base/search.h"
 #include "unwinder/cfi/pointer.h"
 #include "unwinder/table/row.h"
 
@@ -125,13 +126,18 @@ void uw_lazy_fde_fini(struct uw_lazy_fde *lazy)
 		free(atomic_load_explicit(&lazy->cies[i], memory_order_relaxed));
 }
 
+static size_t n_marks(const struct uw_lazy_fde *lazy)
+{
+	return (size_t)((lazy->n + MARKED - 1) / MARKED);
+}
+
 /*
  * Read the whole table for its marks: the start of each MARKED-th entry, as the table has it. NULL:
  * it cannot be read, or there is no memory.
  */
 static int32_t *read_marks(const struct uw_lazy_fde *lazy)
 {
-	int32_t *marks = malloc(sizeof(*marks) * (size_t)((lazy->n + MARKED - 1) / MARKED));
+	int32_t *marks = malloc(sizeof(*marks) * n_marks(lazy));
 	uint8_t room[8 * WINDOW];
 
 	for (uint64_t i = 0; marks && i < lazy->n; i += WINDOW) {
@@ -169,25 +175,24 @@ struct range {
 	uint64_t low, high, low_start, high_start;
 };
 
-/* Narrow the range to the entries from one mark to the next. */
+/* Return the start of the entry of a mark. */
+static uint64_t marked_start(const struct uw_lazy_fde *lazy, const int32_t *marks, uint64_t i)
+{
+	return lazy->header_vaddr + (uint64_t)marks[i];
+}
+
+/* Narrow the range to the entries from one mark to the next. The first mark is not after lookup. */
 static void narrow(const struct uw_lazy_fde *lazy, const int32_t *marks, uint64_t lookup,
 		   struct range *range)
 {
-	uint64_t low = 0, high = (lazy->n + MARKED - 1) / MARKED;
+	uint64_t low = UW_COUNT_WHILE(i, n_marks(lazy), marked_start(lazy, marks, i) <= lookup);
 
-	while (high - low > 1) {
-		uint64_t middle = low + (high - low) / 2;
-
-		if (lazy->header_vaddr + (uint64_t)marks[middle] <= lookup)
-			low = middle;
-		else
-			high = middle;
-	}
+	low -= low > 0; /* the file may have changed since its first entry was read */
 	range->low = low * MARKED;
-	range->low_start = lazy->header_vaddr + (uint64_t)marks[low];
+	range->low_start = marked_start(lazy, marks, low);
 	if (range->high - range->low > MARKED) {
 		range->high = range->low + MARKED;
-		range->high_start = lazy->header_vaddr + (uint64_t)marks[low + 1];
+		range->high_start = marked_start(lazy, marks, low + 1);
 	}
 }
 
