@@ -50,8 +50,7 @@ static int open_embedded(struct modules *modules, struct known *k)
 {
 	int err = k->embedded_error;
 
-	if (!k->asked_embedded) {
-		k->asked_embedded = true;
+	if (!err) {
 		err = ask_embedded(modules, k, &k->fd);
 		k->embedded_error = err ? err : -ENOENT;
 	}

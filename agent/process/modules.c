@@ -662,7 +662,8 @@ static void look_again(struct known *k)
 		k->module.state = MODULE_NOT_OPENED;
 	if (k->fd >= 0)
 		return; /* a deleted file, which stayed open */
-	k->asked_source = k->asked_embedded = false;
+	k->asked_source = false;
+	k->embedded_error = 0;
 	k->next_candidate = 0;
 	k->open_error = 0;
 }

@@ -33,8 +33,8 @@ struct known { /* a module as the catalogue stores it */
 	uint64_t reported_elf_off;
 	uint64_t elf_off; /* as reported, then as found; bytes */
 
-	bool asked_source, asked_embedded;
-	int embedded_error; /* once asked: why there is no copy, or no other one */
+	bool asked_source;
+	int embedded_error; /* why there is no copy, or no other one; 0: the source was not asked */
 	unsigned int next_candidate;
 	int fd;			    /* -1: not open */
 	int open_error;		    /* error of the attempt that pinned the file */
