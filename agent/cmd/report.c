@@ -122,7 +122,6 @@ static int print_table(const struct stacks *s, size_t type, char **paths, int n_
 						     .n = o->top,
 						     .sort = o->by_total ? "total" : "self" };
 
-			json.counter = stacks_counter_of(s, type);
 			ranking_json_print(s, type, &r, &json, out);
 		} else if (r.n_rows) {
 			table_print(&r, &table, out);

@@ -456,7 +456,6 @@ void api_top(struct api *api, const struct http_request *r, struct http_reply *r
 		ranking_sort(&ranking, by_change  ? RANKING_BY_CHANGE
 				       : by_total ? RANKING_BY_TOTAL
 						  : RANKING_BY_SELF);
-		options.counter = stacks_counter_of(p.stacks, p.type);
 		ranking_json_print(p.stacks, p.type, &ranking, &options, reply->out);
 	}
 	ranking_fini(&ranking);

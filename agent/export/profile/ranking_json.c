@@ -44,6 +44,7 @@ static void put_texts(const char *key, const char *const *texts, size_t n, FILE 
 static void put_head(const struct stacks *s, size_t type, const struct ranking *r,
 		     const struct ranking_json *o, FILE *out)
 {
+	size_t counter = stacks_counter_of(s, type);
 	put_texts("files", (const char *const *)o->paths, (size_t)o->n_paths, out);
 	if (o->base) {
 		(void)fputs("\"base\":", out);
@@ -61,8 +62,8 @@ static void put_head(const struct stacks *s, size_t type, const struct ranking *
 	if (s->duration_ns > 0)
 		(void)fprintf(out, "\"duration_ns\":%" PRId64 ",\n", s->duration_ns);
 	put_texts("comments", s->comments, s->n_comments, out);
-	if (o->counter < s->n_types)
-		(void)fprintf(out, "\"samples\":%" PRId64 ",\n", stacks_total(s, o->counter));
+	if (counter < s->n_types)
+		(void)fprintf(out, "\"samples\":%" PRId64 ",\n", stacks_total(s, counter));
 	(void)fputs("\"type\":", out);
 	json_text(out, s->types[type].type);
 	(void)fputs(",\"unit\":", out);

@@ -14,7 +14,6 @@ struct ranking_json {
 	const char *base; /* the profile that they are compared with; NULL: none */
 	size_t n;	  /* most rows; 0: all */
 	const char *sort; /* what the rows are ordered by: "self", "total", "change" */
-	size_t counter;	  /* the type that counts the samples (stacks_counter_of); SIZE_MAX: none */
 };
 
 /*
