@@ -31,11 +31,9 @@ uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n);
 static inline uint64_t hash_u64(uint64_t seed, uint64_t value)
 {
 	uint64_t other = hash_secret << 32 | hash_secret >> 32;
-	unsigned __int128 h =
-		(unsigned __int128)(seed ^ hash_secret ^ UINT64_C(0x9e3779b97f4a7c15)) *
-		(value ^ other ^ UINT64_C(0xd1b54a32d192ed03));
 
-	return (uint64_t)h ^ (uint64_t)(h >> 64);
+	return uw_hash_product(seed ^ hash_secret ^ UINT64_C(0x9e3779b97f4a7c15),
+			       value ^ other ^ UINT64_C(0xd1b54a32d192ed03));
 }
 
 struct strings {	/* all zero: empty */

@@ -8,6 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Return the product of two numbers, its high half folded into the low one. */
+static inline uint64_t uw_hash_product(uint64_t a, uint64_t b)
+{
+	unsigned __int128 h = (unsigned __int128)a * b;
+
+	return (uint64_t)h ^ (uint64_t)(h >> 64);
+}
+
 /*
  * Hash a number. Multiply by 2^64 / golden ratio (Fibonacci hashing), and fold the high half of the
  * product into the low one: the index uses the low bits as the position of a slot. The product's low
@@ -15,9 +23,7 @@
  */
 static inline uint64_t uw_hash_u64(uint64_t value)
 {
-	unsigned __int128 h = (unsigned __int128)value * UINT64_C(0x9e3779b97f4a7c15);
-
-	return (uint64_t)h ^ (uint64_t)(h >> 64);
+	return uw_hash_product(value, UINT64_C(0x9e3779b97f4a7c15));
 }
 
 #define UW_HASH_NONE UINT32_MAX
