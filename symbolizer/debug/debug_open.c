@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* The work that is done for any program, however small its debug information is. */
 #define LIMIT_LEAST ((uint64_t)256 << 20)
 
 /* Open the file that .gnu_debugaltlink names, if its build-id is right. Failure is not an error. */

@@ -12,7 +12,7 @@
 #define COLUMNS_MAX 16
 #define TEXT_MAX    4096
 
-/* What split units may add to the work that is done for a program. */
+/* Beyond this, split units do not add to the work that is done for a program. */
 #define WORK_MOST ((uint64_t)16 << 30)
 
 /* Open the debug sections of a .dwo or .dwp file. Takes ownership of fd. */

@@ -224,7 +224,7 @@ int dw_file_open(const struct uw_elf *image, bool split, struct dw_budget *budge
  */
 int dw_file_new_reader(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out);
 /* Return how much memory the file's sections take that were unpacked. */
-uint64_t dw_file_memory(const struct dw_file *file);
+uint64_t dw_file_memory(struct dw_file *file);
 void dw_file_close(struct dw_file *file);
 
 /* ---- symbolizer/dwarf/dwarf_unit.c: units -------------------------------------------------- */

@@ -157,20 +157,33 @@ int dw_file_new_reader(const struct dw_file *of, struct dw_budget *budget, struc
 	return 0;
 }
 
-uint64_t dw_file_memory(const struct dw_file *f)
+enum { SECTIONS = 10 };
+
+static void sections_of(struct dw_file *f, struct sym_section *out[SECTIONS])
 {
-	const struct sym_section *all[] = { &f->info,	  &f->abbrev,	   &f->line, &f->str,
-					    &f->line_str, &f->str_offsets, &f->addr, &f->ranges,
-					    &f->rnglists, &f->cu_index };
+	struct sym_section *const all[SECTIONS] = { &f->info,	 &f->abbrev,   &f->line,
+						    &f->str,	 &f->line_str, &f->str_offsets,
+						    &f->addr,	 &f->ranges,   &f->rnglists,
+						    &f->cu_index };
+
+	memcpy(out, all, sizeof(all));
+}
+
+uint64_t dw_file_memory(struct dw_file *f)
+{
+	struct sym_section *all[SECTIONS];
 	uint64_t bytes = 0;
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+	sections_of(f, all);
+	for (size_t i = 0; i < SECTIONS; i++)
 		bytes += all[i]->owned ? all[i]->source.size : 0;
 	return bytes;
 }
 
 void dw_file_close(struct dw_file *f)
 {
+	struct sym_section *all[SECTIONS];
+
 	for (size_t i = 0; i < f->n_units; i++)
 		dw_unit_unload(&f->units[i]);
 	free(f->units);
@@ -178,16 +191,9 @@ void dw_file_close(struct dw_file *f)
 	free(f->line_spare.bytes);
 	for (size_t i = 0; i < DW_ABBREVS_CACHED; i++)
 		dw_abbrevs_put(f->cached[i]);
-	sym_section_close(&f->info);
-	sym_section_close(&f->abbrev);
-	sym_section_close(&f->line);
-	sym_section_close(&f->str);
-	sym_section_close(&f->line_str);
-	sym_section_close(&f->str_offsets);
-	sym_section_close(&f->addr);
-	sym_section_close(&f->ranges);
-	sym_section_close(&f->rnglists);
-	sym_section_close(&f->cu_index);
+	sections_of(f, all);
+	for (size_t i = 0; i < SECTIONS; i++)
+		sym_section_close(all[i]);
 	if (f->fd >= 0)
 		(void)close(f->fd);
 	*f = (struct dw_file){ .fd = -1 };

@@ -16,27 +16,33 @@ static void put(const void *bytes, size_t n)
 	size += n;
 }
 
-/* A sequence of one row: 16 bytes of code of a line, which is below 64 (DWARF 5 §6.2.5). */
-static void put_function(uint64_t addr, uint8_t line)
+/* A sequence that begins with a line, which is below 64 (DWARF 5 §6.2.5); rest: from its first row on. */
+static void put_sequence(uint64_t addr, uint8_t line, const uint8_t *rest, size_t n)
 {
-	static const uint8_t set_address[] = { 0, 9, 2 }, rest[] = { 1, 2, 16, 0, 1, 1 };
+	static const uint8_t set_address[] = { 0, 9, 2 };
 
 	put(set_address, sizeof(set_address));
 	put(&addr, sizeof(addr));
 	put((const uint8_t[]){ 3, (uint8_t)(line - 1) }, 2);
-	put(rest, sizeof(rest)); /* copy, advance_pc 16, end_sequence */
+	put(rest, n);
 }
 
-/* The same with two rows, of eight bytes and of two lines. */
+/* One row: 16 bytes of code of a line. */
+static void put_function(uint64_t addr, uint8_t line)
+{
+	/* copy, advance_pc 16, end_sequence */
+	static const uint8_t rest[] = { 1, 2, 16, 0, 1, 1 };
+
+	put_sequence(addr, line, rest, sizeof(rest));
+}
+
+/* Two rows, of eight bytes and of two lines. */
 static void put_function_of_two_lines(uint64_t addr, uint8_t line)
 {
-	static const uint8_t set_address[] = { 0, 9, 2 },
-			     rest[] = { 1, 2, 8, 3, 1, 1, 2, 8, 0, 1, 1 };
+	/* copy, advance_pc 8, advance_line 1, copy, advance_pc 8, end_sequence */
+	static const uint8_t rest[] = { 1, 2, 8, 3, 1, 1, 2, 8, 0, 1, 1 };
 
-	put(set_address, sizeof(set_address));
-	put(&addr, sizeof(addr));
-	put((const uint8_t[]){ 3, (uint8_t)(line - 1) }, 2);
-	put(rest, sizeof(rest));
+	put_sequence(addr, line, rest, sizeof(rest));
 }
 
 /* Write the header of version 4 for one file. */
