@@ -30,7 +30,7 @@
 
 struct tick { /* why a program runs, and what it captures */
 	__u32 event;
-	bool paced; /* paced_period decides whether to sample */
+	bool paces; /* paced_period decides whether to sample, if the event is paced */
 	enum capture_scratch kind;
 	bool user; /* the thread was in user mode */
 	__u32 flags;
@@ -72,71 +72,77 @@ static __always_inline void fill_head(struct capture_head *head, const struct ti
 		head->flags |= CAPTURE_USER_HIT;
 }
 
-/* Append which wait the thread ended. Return the new size. */
-static __always_inline __u64 append_woken(__u8 *bytes, const struct capture_waiting *woken,
-					  __u64 size)
+/*
+ * Return how many bytes the record has behind its head so far, at most so many. To the verifier each part begins in the same
+ * state, whatever parts are before it: so the number is in the scratch buffer, and not in a register.
+ */
+static __always_inline __u64 size_so_far(volatile struct plan_run *run, __u64 most)
 {
-	const __u64 most = STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes);
-	struct capture_woken *to;
+	__u64 size = run->at;
 
 	barrier_var(size);
-	if (size > most)
-		size = most;
-	to = (void *)(bytes + size);
+	return size > most ? most : size;
+}
+
+/* Append which wait the thread ended. */
+static __always_inline void append_woken(volatile struct plan_run *run, __u8 *bytes,
+					 const struct capture_waiting *woken)
+{
+	__u64 size =
+		size_so_far(run, STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes));
+	struct capture_woken *to = (void *)(bytes + size);
+
 	to->tid = woken->wake.tid;
 	to->reserved = 0;
 	to->since_ns = woken->wake.since_ns;
-	return size + sizeof(*to);
+	run->at = size + sizeof(*to);
 }
 
 /*
  * Append what follows the stacks at bytes: the kernel's return addresses, the holes, the
- * allocation, the wait that was ended, the slices. Return the size of the record. The checks of size are for the verifier.
+ * allocation, the wait that was ended, the slices. Return the size of the record.
  */
-static __always_inline __u64 append(void *ctx, struct capture_front *front, const struct tick *tick,
-				    bool fallback)
+static __always_inline __u64 append(void *ctx, struct capture_front *front, __u32 place,
+				    const struct tick *tick, bool fallback)
 {
+	const __u64 before_holes = STACKS_MAX + CAPTURE_KERNEL_MAX;
+	volatile struct plan_run *run = &front->run;
 	struct capture_head *head = &front->head;
 	__u8 *bytes = (__u8 *)(front + 1);
-	__u64 size = (head->stack_len + 7) & ~7u;
+	__u64 size;
 	long n;
 
+	run->at = (head->stack_len + 7) & ~7u;
 	if (head->interrupted_len)
-		size += 8 + ((head->interrupted_len + 7) & ~7u);
+		run->at = run->at + 8 + ((head->interrupted_len + 7) & ~7u);
 	if (!tick->user) {
-		barrier_var(size);
-		if (size > STACKS_MAX)
-			size = STACKS_MAX;
+		size = size_so_far(run, STACKS_MAX);
 		n = bpf_get_stack(ctx, bytes + size, CAPTURE_KERNEL_MAX, tick->skip);
 		if (n > 0) {
 			head->kernel_len = n;
-			size += n;
+			run->at = run->at + n;
 		}
 	}
 	if (head->flags & CAPTURE_HOLES) {
-		barrier_var(size);
-		if (size > STACKS_MAX + CAPTURE_KERNEL_MAX)
-			size = STACKS_MAX + CAPTURE_KERNEL_MAX;
+		size = size_so_far(run, before_holes);
 		__builtin_memcpy(bytes + size, &front->holes, sizeof(front->holes));
-		size += sizeof(front->holes);
+		run->at = size + sizeof(front->holes);
 	}
 	if (tick->alloc) {
-		barrier_var(size);
-		if (size > STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(front->holes))
-			size = STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(front->holes);
+		size = size_so_far(run, before_holes + sizeof(front->holes));
 		head->flags |= CAPTURE_ALLOC;
 		__builtin_memcpy(bytes + size, tick->alloc, sizeof(*tick->alloc));
-		size += sizeof(*tick->alloc);
+		run->at = size + sizeof(*tick->alloc);
 	}
 	if (tick->flags & CAPTURE_WAKER)
-		size = append_woken(bytes, tick->woken, size);
-	size = append_slices(front, tick->kind, tick->kind * n_scratch + head->cpu, size,
-			     fallback) +
-	       CAPTURE_HEAD_SIZE;
-	barrier_var(size);
-	if (size > CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL)
-		size = CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL;
-	return size;
+		append_woken(run, bytes, tick->woken);
+	if (slice_bytes && plans_in_use) {
+		if (fallback)
+			append_slices_fallback(place, tick->kind);
+		else
+			append_slices(place, tick->kind);
+	}
+	return CAPTURE_HEAD_SIZE + size_so_far(run, stack_max + CAPTURE_SCRATCH_TAIL);
 }
 
 /*
@@ -149,7 +155,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	struct task_struct *task = current_task(fallback);
 	/*
 	 * Read mm before any branch. At each pointer from one kernel type to another, the verifier
-	 * searches the names of all types, which takes 0.3 ms for each path that leads here.
+	 * searches the names of all types, which takes 1 ms for each path that leads here.
 	 */
 	struct mm_struct *mm = GET(fallback, task, mm);
 	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
@@ -178,7 +184,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 			return 0;
 		}
 	}
-	if (tick->paced) {
+	if (tick->paces && tick->event < CAPTURE_EVENTS_MAX && paced[tick->event]) {
 		period = paced_period(tick->event);
 		if (!period) {
 			add(&count->filtered_period, 1);
@@ -224,24 +230,23 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		}
 		fsbase = GET(fallback, task, thread.fsbase);
 		front->run.r[PLAN_THREAD] = fsbase; /* not in a register until the plan runs */
-		copy_stack(front, place, task, mm, fsbase, count, fallback);
+		if (fallback)
+			copy_stacks_fallback(place, fsbase);
+		else
+			copy_stacks(place, fsbase);
 		/*
 		 * The kernel replaced the return address on the stack to see the function return;
 		 * restore it in the copy.
 		 */
 		if (tick->called_ip && head->stack_len > CAPTURE_RED_ZONE + 8)
 			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
-		if (head->flags & CAPTURE_TOP_SIGNAL)
-			copy_interrupted(front, task, fsbase, fallback);
-		else if (head->flags & LEFT_GOROUTINE)
-			copy_left(front, fsbase);
 	} else {
 		__builtin_memset(head->regs, 0, sizeof(head->regs));
 	}
 	if (!fallback)
 		top_put(&front->top, task);
 
-	size = append(ctx, front, tick, fallback);
+	size = append(ctx, front, place, tick, fallback);
 	err = put(head, size, ring_reserve);
 	add(&count->program_ns, bpf_ktime_get_ns() - head->time_ns);
 	if (err) {
@@ -269,7 +274,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, __u32 even
 {
 	struct capture_counters *count = counters_here();
 	const struct tick tick = { .event = event,
-				   .paced = event < CAPTURE_EVENTS_MAX && paced[event],
+				   .paces = true,
 				   .kind = CAPTURE_SCRATCH_EVENT,
 				   .user = (ctx->regs.cs & 3) == 3,
 				   .period = ctx->sample_period };

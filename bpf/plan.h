@@ -47,11 +47,6 @@ struct {
  */
 __u32 slices_round = 0;
 
-/* Operations for which the maps are looked up once, on newer kernels. */
-#define STEPS_EACH 8u
-/* Chunks of PLAN_CHUNK bytes for which they are. */
-#define CHUNKS_EACH 4u
-
 /* The most bytes before the slices, behind the record's head: see append. */
 #define BEFORE_SLICES                                                     \
 	(STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) + \
@@ -298,8 +293,21 @@ failed: /* go on where the operation says */
 	return 0;
 }
 
-/* Run each operations, for which the maps are looked up once. Return 1 if the plan has ended, else 0. */
-static __always_inline long plan_some(__u32 *place, __u64 each)
+/* What the callbacks of bpf_loop work on: pointers that are known to the verifier. */
+struct plan_at {
+	volatile struct capture_front *front;
+	struct plan *plan;
+	struct plan_base *base;
+};
+
+/* Callback of bpf_loop: run an operation. Return 1 if the plan has ended, else 0. */
+static long plan_next(__u32 i, struct plan_at *at)
+{
+	return plan_step(at->front, at->plan);
+}
+
+/* Run an operation of the plan in this scratch buffer. Return 1 if the plan has ended, else 0. */
+static __always_inline long step_once(__u32 *place)
 {
 	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, place);
 	struct plan *plan;
@@ -307,19 +315,7 @@ static __always_inline long plan_some(__u32 *place, __u64 each)
 	if (!front)
 		return 1;
 	plan = bpf_map_lookup_elem(&plans, (void *)&front->run.plan);
-	if (!plan)
-		return 1;
-#pragma clang loop unroll(disable)
-	for (__u64 i = 0; i < each; i++)
-		if (plan_step(front, plan))
-			return 1;
-	return 0;
-}
-
-/* Callback of bpf_loop. */
-static long plan_next(__u32 i, __u32 *place)
-{
-	return plan_some(place, STEPS_EACH);
+	return plan ? plan_step(front, plan) : 1;
 }
 
 /*
@@ -330,7 +326,7 @@ __attribute__((noinline)) int plan_steps_fallback(__u32 place)
 {
 #pragma clang loop unroll(disable)
 	for (__u64 i = 0; i < PLAN_STEPS_MAX; i++)
-		if (plan_some(&place, 1))
+		if (step_once(&place))
 			break;
 	return 0;
 }
@@ -363,25 +359,19 @@ static __always_inline long compare_chunk(volatile struct capture_front *front,
 	return 0;
 }
 
-/* Compare n chunks, for which the maps are looked up once. Return 1 if they are not all the same, else 0. */
-static __always_inline long compare_some(__u32 *place, __u64 n)
+/* Callback of bpf_loop: compare a chunk. Return 1 if it differs or if there is none, else 0. */
+static long compare_next(__u32 i, struct plan_at *at)
+{
+	return compare_chunk(at->front, at->base);
+}
+
+/* Compare a chunk of the record in this scratch buffer. Return 1 if it differs or if there is none, else 0. */
+static __always_inline long compare_once(__u32 *place)
 {
 	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, place);
 	struct plan_base *base = bpf_map_lookup_elem(&plan_bases, place);
 
-	if (!front || !base)
-		return 1;
-#pragma clang loop unroll(disable)
-	for (__u64 i = 0; i < n; i++)
-		if (compare_chunk(front, base))
-			return 1;
-	return 0;
-}
-
-/* Callback of bpf_loop. */
-static long compare_next(__u32 i, __u32 *place)
-{
-	return compare_some(place, CHUNKS_EACH);
+	return front && base ? compare_chunk(front, base) : 1;
 }
 
 /* As plan_steps_fallback does, compare without bpf_loop. */
@@ -389,7 +379,7 @@ __attribute__((noinline)) int compare_fallback(__u32 place)
 {
 #pragma clang loop unroll(disable)
 	for (__u64 i = 0; i < PLAN_BYTES_MAX / PLAN_CHUNK; i++)
-		if (compare_some(&place, 1))
+		if (compare_once(&place))
 			break;
 	return 0;
 }
@@ -422,6 +412,7 @@ static __always_inline void refer(struct capture_front *front, __u32 place, __u3
 {
 	volatile struct plan_run *run = &front->run;
 	struct plan_base *base = bpf_map_lookup_elem(&plan_bases, &place);
+	struct plan_at here = { .front = front, .base = base };
 	__u32 all = run->at - size, at;
 	struct plan_reference *reference;
 
@@ -439,8 +430,7 @@ static __always_inline void refer(struct capture_front *front, __u32 place, __u3
 		if (fallback)
 			compare_fallback(place);
 		else
-			bpf_loop(PLAN_BYTES_MAX / PLAN_CHUNK / CHUNKS_EACH, compare_next, &place,
-				 0);
+			bpf_loop(PLAN_BYTES_MAX / PLAN_CHUNK, compare_next, &here, 0);
 		if (run->same >= all / 2) {
 			base->uses--;
 		} else if (base->uses < PLAN_BASE_USES) {
@@ -471,52 +461,75 @@ static __always_inline void forget_base(__u32 place)
 		base->round = 0;
 }
 
-/*
- * Run the plan of the thread's process, if there is one. The record has size bytes behind its head so far, and
- * run.r[PLAN_THREAD] is set. Return how many there are now.
- */
-static __always_inline __u64 append_slices(struct capture_front *front, enum capture_scratch kind,
-					   __u32 place, __u64 size, bool fallback)
+/* Return the process of the record's thread if it has a plan, else NULL. */
+static __always_inline struct plan_task *planned_task(const struct capture_head *head)
 {
-	struct capture_head *head = &front->head;
-	volatile struct plan_run *run = &front->run;
 	__u32 pid = head->pid;
 	struct plan_task *task;
 
-	if (!slice_bytes || !plans_in_use || !(head->flags & CAPTURE_HAS_USER) ||
-	    head->flags & CAPTURE_COMPAT)
-		return size;
-	if (!planned[pid & (PLAN_PIDS - 1)])
-		return size;
+	if (!slice_bytes || !(head->flags & CAPTURE_HAS_USER) || head->flags & CAPTURE_COMPAT ||
+	    !planned[pid & (PLAN_PIDS - 1)])
+		return NULL;
 	task = bpf_map_lookup_elem(&plan_tasks, &pid);
-	if (!task || (task->start_ns && task->start_ns != head->process_start_ns))
-		return size;
-	barrier_var(size);
-	if (size > BEFORE_SLICES)
-		return size;
+	return task && (!task->start_ns || task->start_ns == head->process_start_ns) ? task : NULL;
+}
+
+/*
+ * Run the plan of the thread's process, if there is one. The record in the scratch buffer has run.at bytes behind its head
+ * so far, and run.r[PLAN_THREAD] is set.
+ */
+static __always_inline int run_plan(__u32 place, __u32 kind, bool fallback)
+{
+	struct capture_front *front = bpf_map_lookup_elem(&scratch, &place);
+	struct plan_at here = { .front = front };
+	volatile struct plan_run *run;
+	struct plan_task *task;
+
+	if (!front)
+		return 0;
+	run = &front->run;
+	task = planned_task(&front->head);
+	if (!task || run->at > BEFORE_SLICES)
+		return 0;
 	for (int i = 0; i < PLAN_BASE; i++)
 		run->r[i] = 0;
 	run->r[PLAN_BASE] = task->base;
 	run->plan = task->plan;
 	run->next = 0;
-	run->at = size;
-	run->limit = size + slice_bytes;
+	run->limit = run->at + slice_bytes;
 	for (__u32 i = 0; i < PLAN_WINDOWS; i++) {
 		plan_leave(run, run->windows[i].page);
 		run->windows[i].page = PLAN_NO_PAGE;
 	}
 	run->number++;
 	run->end = PLAN_STEPS; /* unless a step says otherwise */
-	if (fallback)
+	if (fallback) {
 		plan_steps_fallback(place);
-	else
-		bpf_loop(PLAN_STEPS_MAX / STEPS_EACH, plan_next, &place, 0);
+	} else {
+		here.plan = bpf_map_lookup_elem(&plans, &task->plan);
+		if (here.plan)
+			bpf_loop(PLAN_STEPS_MAX, plan_next, &here, 0);
+	}
 	/* The records of probes and of waits do not come to the decoder in the order in which they were made. */
 	if (kind == CAPTURE_SCRATCH_EVENT && slices_round)
 		refer(front, place, run->limit - slice_bytes, fallback);
-	head->slices_len = run->at - (run->limit - slice_bytes);
-	head->slices_end = run->end;
-	return run->at;
+	front->head.slices_len = run->at - (run->limit - slice_bytes);
+	front->head.slices_end = run->end;
+	return 0;
+}
+
+/*
+ * As run_plan. Global functions are verified once, and not once for each path that leads to them: that is half of what the
+ * verifier would do.
+ */
+__attribute__((noinline)) int append_slices(__u32 place, __u32 kind)
+{
+	return run_plan(place, kind, false);
+}
+
+__attribute__((noinline)) int append_slices_fallback(__u32 place, __u32 kind)
+{
+	return run_plan(place, kind, true);
 }
 
 #endif

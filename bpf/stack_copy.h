@@ -83,14 +83,14 @@ static __always_inline void copy_pages(struct capture_front *front, __u32 place,
  * in a register: each value in a register would be a separate state for the verifier.
  */
 static __always_inline void copy_stack(struct capture_front *front, __u32 place,
-				       struct task_struct *task, struct mm_struct *mm, __u64 fsbase,
+				       struct task_struct *task, __u64 fsbase,
 				       struct capture_counters *count, bool fallback)
 {
 	struct capture_head *head = &front->head;
 	__u8 *bytes = (__u8 *)(front + 1);
 	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
 	__u64 hi = fallback ? top_fallback(task, sp, fsbase, count, &head->flags)
-			    : top_find(task, mm, &front->top, sp, fsbase, count, &head->flags);
+			    : top_find(task, &front->top, sp, fsbase, count, &head->flags);
 
 	if (!hi) {
 		size = CAPTURE_RED_ZONE + 4 * CAPTURE_PAGE;
@@ -194,6 +194,34 @@ static __always_inline void copy_left(struct capture_front *front, __u64 fsbase)
 	head->flags &= ~LEFT_GOROUTINE;
 	if (from)
 		copy_second(front, from, end);
+}
+
+/* Copy the stack, and the one that was left for it, of the current thread, whose registers are in the scratch buffer. */
+static __always_inline int copy_both(__u32 place, __u64 fsbase, bool fallback)
+{
+	struct task_struct *task = current_task(fallback);
+	struct capture_front *front = bpf_map_lookup_elem(&scratch, &place);
+	struct capture_counters *count = counters_here();
+
+	if (!front || !count)
+		return 0;
+	copy_stack(front, place, task, fsbase, count, fallback);
+	if (front->head.flags & CAPTURE_TOP_SIGNAL)
+		copy_interrupted(front, task, fsbase, fallback);
+	else if (front->head.flags & LEFT_GOROUTINE)
+		copy_left(front, fsbase);
+	return 0;
+}
+
+/* As copy_both. It is verified once, too. */
+__attribute__((noinline)) int copy_stacks(__u32 place, __u64 fsbase)
+{
+	return copy_both(place, fsbase, false);
+}
+
+__attribute__((noinline)) int copy_stacks_fallback(__u32 place, __u64 fsbase)
+{
+	return copy_both(place, fsbase, true);
 }
 
 #endif

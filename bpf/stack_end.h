@@ -222,11 +222,10 @@ static __always_inline __u64 top_fallback(struct task_struct *task, __u64 sp, __
  * Return the end of the live stack that contains sp, or 0. The flag says how the end was found.
  * Results are cached in top where that is safe.
  */
-static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct *mm,
-				      struct capture_top *top, __u64 sp, __u64 fsbase,
-				      struct capture_counters *count, __u16 *flags)
+static __always_inline __u64 top_find(struct task_struct *task, struct capture_top *top, __u64 sp,
+				      __u64 fsbase, struct capture_counters *count, __u16 *flags)
 {
-	__u64 start_stack = mm->start_stack, end;
+	__u64 start_stack = top->start_stack, end;
 	struct vma_range range = {};
 
 	/*

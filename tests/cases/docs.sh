@@ -27,7 +27,7 @@ def prose(text):
 def defines(path, name):
     """Whether the file has a function of that name, not only a declaration or a call of it."""
     text = open(path, encoding='utf8').read()
-    for m in re.finditer(r'^[A-Za-z][^\n;=#]*\b%s\(|^int BPF_PROG\(%s\b' % (name, name), text, re.M):
+    for m in re.finditer(r'^[A-Za-z_][^\n;=#]*\b%s\(|^int BPF_PROG\(%s\b' % (name, name), text, re.M):
         rest = text[m.end():]
         if '{' in rest and (';' not in rest or rest.index('{') < rest.index(';')):
             return True

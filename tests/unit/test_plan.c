@@ -128,7 +128,7 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 
 static long bpf_loop(uint32_t n, void *each, void *ctx, uint64_t flags)
 {
-	long (*step)(uint32_t, uint32_t *) = (long (*)(uint32_t, uint32_t *))each;
+	long (*step)(uint32_t, void *) = (long (*)(uint32_t, void *))each;
 	uint32_t i = 0;
 
 	while (i < n && !step(i, ctx))
@@ -156,6 +156,14 @@ static bool follow(const uint8_t **bytes, uint32_t *size)
 	return live_bases_follow(&bases, 0, &reference, bytes, size);
 }
 
+/* Append the slices to a record of BEFORE bytes. Return how many it has then. */
+static uint32_t append_to(enum capture_scratch kind, bool fallback)
+{
+	buffer->run.at = BEFORE;
+	(void)(fallback ? append_slices_fallback(0, kind) : append_slices(0, kind));
+	return buffer->run.at;
+}
+
 /* Run the plan in both ways, in the fallback's too; return whether they copy the same. */
 static bool same(bool fallback)
 {
@@ -169,8 +177,7 @@ static bool same(bool fallback)
 	user.reads = user.pages = 0;
 	plan_installed = plan_now;
 	plan_install(&plan_installed);
-	size = (uint32_t)(append_slices(buffer, CAPTURE_SCRATCH_EVENT, 0, BEFORE, fallback) -
-			  BEFORE);
+	size = append_to(CAPTURE_SCRATCH_EVENT, fallback) - BEFORE;
 	model = (struct plan_execution){ .r[PLAN_BASE] = BASE, .r[PLAN_THREAD] = BASE + 64 };
 	model_end = plan_execute(&model, &plan_now, read_user, NULL);
 	if (buffer->head.slices_len != size || buffer->head.slices_end != model_end ||
@@ -434,7 +441,7 @@ static void test_few_slices_and_other_events_do_not_refer(void)
 	CHECK(same(false) && !buffer->head.slices_refer && model.n == 24, "480 bytes");
 	begin_round();
 	buffer->head.slices_refer = 0;
-	(void)append_slices(buffer, CAPTURE_SCRATCH_SWITCH, 0, BEFORE, false);
+	(void)append_to(CAPTURE_SCRATCH_SWITCH, false);
 	CHECK(buffer->head.slices_len > PLAN_LEAST && !buffer->head.slices_refer, "a wait");
 	slices_round = 0;
 }
@@ -505,12 +512,11 @@ static void test_processes_without_a_plan_are_not_looked_up(void)
 	buffer->head.flags = CAPTURE_HAS_USER;
 	for (uint32_t pid = 1; pid < PLAN_PIDS; pid++) {
 		buffer->head.pid = pid;
-		CHECK(append_slices(buffer, CAPTURE_SCRATCH_EVENT, 0, BEFORE, pid & 1) == BEFORE,
-		      "no slices");
+		CHECK(append_to(CAPTURE_SCRATCH_EVENT, pid & 1) == BEFORE, "no slices");
 	}
 	CHECK(!user.looks, "their pids have other remainders than that of the process with a plan");
 	buffer->head.pid = PLAN_PIDS;
-	(void)append_slices(buffer, CAPTURE_SCRATCH_EVENT, 0, BEFORE, false);
+	(void)append_to(CAPTURE_SCRATCH_EVENT, false);
 	CHECK(user.looks == 1, "the same remainder");
 	buffer->head.pid = 0;
 }
