@@ -223,7 +223,7 @@ struct reading {
 	struct module_symbols got; /* a part of the module's own, as read */
 	uint64_t *vaddrs;	   /* read the symbols for these addresses only; owned; NULL: all */
 	size_t n_vaddrs;
-	bool again; /* read the brief table again, for all addresses */
+	bool again; /* read all symbols from the file: see symbols_find */
 	int err;
 };
 
@@ -296,23 +296,43 @@ static struct reading *read_bounded(struct symbols *all, const struct module_sym
 	return NULL;
 }
 
+/*
+ * Return whether a table could not answer, but the file can: the table is for other addresses only, or it is in the store,
+ * where another process deletes rows to stay within the budget, and replaces them.
+ */
+static bool is_unanswered(const struct module_symbols *symbols, int err)
+{
+	return err == -EAGAIN || (symbols->stored && err && err != -ENOENT);
+}
+
+/* Read the whole table from the file. Names of the table before are in use, so that one stays. */
+static int read_again(struct symbols *all, struct module_symbols *symbols)
+{
+	struct reading *r = read_bounded(all, symbols, true);
+	int err;
+
+	if (!r)
+		return -ENOENT;
+	err = r->err;
+	if (!err) {
+		symbols->first = symbols->table;
+		symbols->table = r->got.table;
+		symbols->stored = false;
+		r->got.table = NULL;
+	}
+	free_reading(r);
+	return err;
+}
+
 int symbols_find(struct symbols *all, struct module_symbols *symbols, uint64_t vaddr,
 		 struct sym_symbol *out)
 {
 	int err = sym_table_find(symbols->table, vaddr, out);
-	struct reading *r;
 
-	if (err != -EAGAIN || symbols->first)
+	if (!is_unanswered(symbols, err) || symbols->tried_again)
 		return err;
-	symbols->first = symbols->table;
-	symbols->table = NULL;
-	r = read_bounded(all, symbols, true);
-	if (!r)
-		return -ENOENT;
-	symbols->table = r->got.table;
-	r->got.table = NULL;
-	err = r->err;
-	free_reading(r);
+	symbols->tried_again = true;
+	err = read_again(all, symbols);
 	return err ? err : sym_table_find(symbols->table, vaddr, out);
 }
 
@@ -353,13 +373,9 @@ static void read_symbols(void *ctx)
 	const void *image = module_image(module, &image_size);
 	int fd = module_fd(module), err = 0, number;
 
-	if (r->again) {
-		r->err = open_partial(r);
-		return;
-	}
-	if (!image && fd >= 0)
+	if (!r->again && !image && fd >= 0)
 		find_debug_file(all, symbols);
-	if (all->store) {
+	if (!r->again && all->store) {
 		other = symbols_files_of(symbols, &file, &beside);
 		symbols->stored = !store_find_symbols(all->store, module->gone ? NULL : &file,
 						      other, &module->build_id, &symbols->table);
@@ -375,6 +391,8 @@ static void read_symbols(void *ctx)
 	else if (fd >= 0)
 		err = open_partial(r);
 	reading_noted(number);
+	if (r->again && !err && !symbols->table)
+		err = -ENOENT; /* it had its symbols from the store, and its file is gone */
 	r->err = err;
 	if (err)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));

@@ -23,6 +23,7 @@ struct module_symbols { /* what one module's file and debug file say about its a
 	struct sym_table *first; /* an earlier table for some addresses; its names are in use */
 	const struct module *module;
 	bool stored;	  /* the table came from the store */
+	bool tried_again; /* symbols_find has read the file's own, or tried to */
 	const char *base; /* base name of the module, for display */
 	/* Lines. debug_fd and image refer to the file that has the DWARF. */
 	bool lines_tried, debug_tried, has_debug; /* the module's own file has DWARF */
@@ -79,8 +80,8 @@ void symbols_want(struct symbols *all, const struct profile *profile);
  */
 void symbols_open(struct symbols *all, struct module_symbols *symbols);
 /*
- * Look up an address in the table. If the table was made for other addresses only (-EAGAIN), read
- * one for all addresses once. The first table stays allocated because its names are in use.
+ * Look up an address in the table. If that was made for other addresses only (-EAGAIN), or cannot be read from the store
+ * any more, read the whole table from the file, once. The first table stays allocated because its names are in use.
  */
 int symbols_find(struct symbols *all, struct module_symbols *symbols, uint64_t vaddr,
 		 struct sym_symbol *out);

@@ -61,11 +61,14 @@ static const char *const sql[STATEMENTS] = {
 	[FIND_GONE_SYMBOLS] = "SELECT id, last_used, owner, dev, ino, elf_off, file_size, mtime_ns,"
 			      " ctime_ns, uid FROM symbols WHERE build_id = ?1 AND"
 			      " length(build_id) AND reader = ?2 ORDER BY n DESC, owner = 0 DESC",
+	/* Its row stays the same one: other processes may be reading it. */
 	[ADD_SYMBOLS] =
-		"INSERT OR REPLACE INTO symbols (dev, ino, elf_off, reader, file_size,"
+		"INSERT INTO symbols (dev, ino, elf_off, reader, file_size,"
 		" mtime_ns, ctime_ns, uid, build_id, beside, path, last_used, n, size, symbols,"
 		" owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
-		" ?16)",
+		" ?16) ON CONFLICT DO UPDATE SET file_size = ?5, mtime_ns = ?6, ctime_ns = ?7,"
+		" uid = ?8, beside = ?10, path = ?11, last_used = ?12, n = ?13, size = ?14,"
+		" symbols = ?15, owner = ?16",
 	[USED_SYMBOLS] = "UPDATE symbols SET last_used = ?2 WHERE id = ?1",
 	[DROP_SYMBOLS] = "DELETE FROM symbols WHERE id = ?1",
 	[OLDEST_SYMBOLS] = "SELECT id FROM symbols WHERE last_used <="
