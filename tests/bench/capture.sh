@@ -9,6 +9,7 @@
 #                dominate; at 19 Hz and with two idle CPUs that takes two minutes for each recorder
 #   PARTS        "recorders roles handler"
 #   ROUNDS       of the table of roles (default: 5)
+#   ONE          the program that is the one process there, for instance a version before there were roles
 #
 #   samples  samples that arrived, and how many were lost of how many
 #   bytes    per sample, in the file or in the ring; and the part of them that is not user
@@ -119,9 +120,9 @@ def load_at(hz):
     """The command that gives so many samples at that frequency."""
     return twice(math.ceil(max(10, samples / int(hz)) / once))
 
-def ours(hz):
+def ours(hz, program=offwind):
     """What a recording by offwind takes: seconds of CPU time, those until the load begins, peak memory, and its statistics."""
-    status, cpu, peak, text, start = cpu_of(lambda pid: [offwind, 'record', '-F', hz, '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
+    status, cpu, peak, text, start = cpu_of(lambda pid: [program, 'record', '-F', hz, '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
                                                          '--no-cache', '--no-lines', '-p', str(pid)], load_at(hz))
     if status:
         sys.exit(text)
@@ -135,7 +136,7 @@ def roles():
         for turn in range(rounds):
             for one in (False, True) if turn % 2 == 0 else (True, False):
                 os.environ['OFFWIND_SANDBOX'] = 'off' if one else ''
-                cpu, start, _, stats = ours(hz)
+                cpu, start, _, stats = ours(hz, os.environ.get('ONE', offwind) if one else offwind)
                 starts[one].append(start * 1e3)
                 us[one].append((cpu - start) / stats['total']['captured']['samples'] * 1e6)
         pairs = sorted(a / b for a, b in zip(*us))
