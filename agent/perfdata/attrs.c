@@ -55,8 +55,7 @@ static int set_id(struct perfdata_attrs *attrs, uint64_t id, uint32_t attr)
 	return 0;
 }
 
-/* Return the event with this id, or NULL. */
-static const struct perfdata_attr *find(const struct perfdata_attrs *attrs, uint64_t id)
+const struct perfdata_attr *perfdata_attrs_of_id(const struct perfdata_attrs *attrs, uint64_t id)
 {
 	uint32_t i = find_id(attrs, id);
 
@@ -110,7 +109,7 @@ static const struct perfdata_attr *attr_at(const struct perfdata_attrs *attrs, c
 	if (size < 8 || at > size - 8)
 		return NULL;
 	id = uw_bytes_little8(body + at);
-	return id ? find(attrs, id) : &attrs->attrs[0];
+	return id ? perfdata_attrs_of_id(attrs, id) : &attrs->attrs[0];
 }
 
 const struct perfdata_attr *perfdata_attrs_of_sample(const struct perfdata_attrs *attrs,
@@ -252,7 +251,7 @@ void perfdata_attrs_name_nth(struct perfdata_attrs *attrs, size_t n, const char 
 
 void perfdata_attrs_name(struct perfdata_attrs *attrs, uint64_t id, const char *name, size_t size)
 {
-	const struct perfdata_attr *attr = find(attrs, id);
+	const struct perfdata_attr *attr = perfdata_attrs_of_id(attrs, id);
 
 	if (attr)
 		perfdata_attrs_name_nth(attrs, (size_t)(attr - attrs->attrs), name, size);

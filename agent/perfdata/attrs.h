@@ -70,6 +70,9 @@ const struct perfdata_attr *perfdata_attrs_of_sample(const struct perfdata_attrs
 const struct perfdata_attr *perfdata_attrs_of_record(const struct perfdata_attrs *attrs,
 						     const uint8_t *body, size_t size);
 
+/* Return the event with this id, or NULL. */
+const struct perfdata_attr *perfdata_attrs_of_id(const struct perfdata_attrs *attrs, uint64_t id);
+
 /*
  * Bytes of a sample's IDENTIFIER, IP, TID, TIME, ADDR and ID. They are enough to know its event
  * and its time.

@@ -4,6 +4,7 @@
  */
 #include "agent/perfdata/reader_state.h"
 
+#include "agent/array.h"
 #include "agent/perfdata/format.h"
 
 #include <errno.h>
@@ -17,6 +18,9 @@
  */
 #define HEAD_MAPPED 512u
 #define HEAD_READ   2048u
+
+/* A sample is one of so many further events at most: else a file of some megabytes could ask for millions of walks. */
+#define MEMBERS_MAX 64u
 
 static const char cut_short[] = "the file was cut short while it was read, or its disk failed";
 
@@ -93,6 +97,39 @@ static void set_lost(struct event *event, enum event_lost_reason reason, uint64_
 }
 
 /*
+ * Let the values of a sample's group be the periods of its events: the sample is one of each that has occurred since the last
+ * one. With inherit, which groups may have since Linux 6.12, each thread has counters of its own.
+ */
+static int take_values(struct perfdata *p, const struct perfdata_attr *attr)
+{
+	const struct perf_event_attr *a = &attr->attr;
+	uint32_t tid = a->inherit && a->sample_type & PERF_SAMPLE_TID ? p->next[0].tid : 0;
+	int err = 0;
+
+	for (size_t i = 0; i < p->sample.n_values && !err; i++) {
+		const struct perfdata_value *value = &p->sample.values[i];
+		const struct perfdata_attr *of = perfdata_attrs_of_id(&p->attrs, value->id);
+		uint64_t since;
+
+		err = perfdata_counts_since(&p->counts, value->id, tid, value->value, &since);
+		if (err || !since || !of || of->event < 0)
+			continue;
+		if (of == attr) {
+			p->next[0].sample.period = since;
+			continue;
+		}
+		/* An event with a period has samples of its own. */
+		if (of->attr.sample_period || p->n_members == MEMBERS_MAX)
+			continue;
+		err = array_grow(p->members, p->n_members, p->room_members);
+		if (!err)
+			p->members[p->n_members++] =
+				(struct perfdata_member){ (uint16_t)of->event, since };
+	}
+	return err;
+}
+
+/*
  * Fill p->next[0] from a sample record of which have bytes are in memory. A damaged sample and one
  * of an event that takes no samples become EVENT_LOST. Return 1, or the error that made the sample
  * damaged.
@@ -112,9 +149,13 @@ static int deliver_sample(struct perfdata *p, const struct perfdata_record *reco
 						  &p->deferred, record->misc, &body, &p->next[0])
 			   : -EBADMSG;
 
-	if (err)
+	if (!err && record->attr->event >= 0)
+		err = take_values(p, record->attr);
+	if (err) {
 		set_lost(&p->next[0], EVENT_LOST_DAMAGED, 1);
-	else if (record->attr->event < 0)
+		p->n_members = 0;
+	}
+	if (!err && record->attr->event < 0)
 		set_lost(&p->next[0], EVENT_LOST_UNSUPPORTED, 1);
 	return err ? err : 1;
 }
@@ -164,6 +205,7 @@ void perfdata_deliver(struct perfdata *p, const struct perfdata_entry *entry)
 	int n = record_bytes(p, entry, &bytes, &have);
 
 	p->at_next = p->n_next = 0;
+	p->at_member = p->n_members = 0;
 	p->next[0] = p->next[1] = (struct event){ .type = EVENT_LOST };
 	if (n) {
 		perfdata_damage(p, n, off, "%s",

@@ -70,6 +70,20 @@ static void release_held(struct perfdata *p)
 	p->held = NULL;
 }
 
+/* Return the current sample once more, for the next event of its group. */
+static bool next_member(struct perfdata *p, struct event *event)
+{
+	const struct perfdata_member *member;
+
+	if (p->at_member == p->n_members)
+		return false;
+	member = &p->members[p->at_member++];
+	*event = p->next[0];
+	event->sample.event = member->event;
+	event->sample.period = member->period;
+	return true;
+}
+
 /*
  * source_ops.next: return the events of the current record, then deliver or scan more until there
  * is an event.
@@ -81,6 +95,8 @@ static int next(struct source *source, struct event *event, int timeout_ms)
 
 	(void)timeout_ms; /* a file is always ready, and read() waits for a pipe */
 	while (p->at_next == p->n_next) {
+		if (next_member(p, event))
+			return 1;
 		release_held(p);
 		if (p->has_direct) {
 			p->has_direct = false;
@@ -122,6 +138,8 @@ static void close_source(struct source *source)
 	perfdata_attrs_fini(&p->attrs);
 	perfdata_facts_fini(&p->facts);
 	perfdata_sample_fini(&p->sample);
+	perfdata_counts_fini(&p->counts);
+	free(p->members);
 	perfdata_deferred_fini(&p->deferred);
 	(void)ZSTD_freeDCtx(p->zstd);
 	free(p->scratch);

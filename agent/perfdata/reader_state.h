@@ -7,6 +7,7 @@
 #define AGENT_PERFDATA_READER_STATE_H
 
 #include "agent/perfdata/attrs.h"
+#include "agent/perfdata/counts.h"
 #include "agent/perfdata/deferred.h"
 #include "agent/perfdata/facts.h"
 #include "agent/perfdata/record_queue.h"
@@ -19,6 +20,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <zstd.h>
+
+struct perfdata_member { /* an event of a sample's group that does not sample by itself */
+	uint16_t event;
+	uint64_t period; /* how often it occurred since the last sample of the group */
+};
 
 struct perfdata {
 	struct source source;
@@ -55,6 +61,10 @@ struct perfdata {
 	const uint8_t *held; /* bytes in the block of the record being delivered, or NULL */
 	struct event next[2];
 	int n_next, at_next;
+	/* After the sample next[0]: what else it says, as it is a sample of these events, too; owned. */
+	struct perfdata_member *members;
+	size_t n_members, room_members, at_member;
+	struct perfdata_counts counts;
 	char path[PERFDATA_PATH_MAX];
 	struct perfdata_sample sample;
 	struct perfdata_deferred deferred; /* chains whose records were scanned and not delivered */

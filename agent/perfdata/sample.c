@@ -4,6 +4,7 @@
  */
 #include "agent/perfdata/sample.h"
 
+#include "agent/array.h"
 #include "agent/perfdata/format.h"
 
 #include <errno.h>
@@ -83,8 +84,20 @@ static void skip_array(struct reader *r, uint64_t n, uint32_t size)
 
 /* ---- the parts of a sample ----------------------------------------------------- */
 
-/* Skip the counter values of PERF_SAMPLE_READ. */
-static void skip_read(struct reader *r, uint64_t format)
+/* Add the value of a counter. */
+static void add_value(struct reader *r, struct perfdata_sample *sample, const uint8_t *entry)
+{
+	if (array_grow(sample->values, sample->n_values, sample->room_values)) {
+		r->err = -ENOMEM;
+		return;
+	}
+	sample->values[sample->n_values++] =
+		(struct perfdata_value){ .value = uw_bytes_little8(entry),
+					 .id = uw_bytes_little8(entry + 8) };
+}
+
+/* Read the counter values of PERF_SAMPLE_READ. Those of a single event say nothing that its period does not. */
+static void read_values(struct reader *r, struct perfdata_sample *sample, uint64_t format)
 {
 	bool group = format & PERF_FORMAT_GROUP;
 	uint64_t n = group ? u64(r) : 1;
@@ -98,7 +111,16 @@ static void skip_read(struct reader *r, uint64_t format)
 		entry += 8;
 	if (format & PERFDATA_FORMAT_LOST)
 		entry += 8;
-	skip_array(r, n, entry);
+	if (!group || !(format & PERF_FORMAT_ID)) {
+		skip_array(r, n, entry);
+		return;
+	}
+	while (n-- && !r->err) {
+		const uint8_t *bytes = take(r, entry);
+
+		if (bytes)
+			add_value(r, sample, bytes);
+	}
 }
 
 /* Make room for n addresses; the old ones are lost if the array grows. */
@@ -336,8 +358,8 @@ static void read_user_stack(struct reader *r, const struct machine *machine,
 void perfdata_sample_fini(struct perfdata_sample *sample)
 {
 	free(sample->kernel_ips);
-	sample->kernel_ips = NULL;
-	sample->kernel_ips_room = 0;
+	free(sample->values);
+	*sample = (struct perfdata_sample){ .kernel_ips = NULL };
 }
 
 /* Use the sampled address as the innermost frame if registers or call chain do not give one. */
@@ -380,6 +402,7 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 
 	event->type = EVENT_SAMPLE;
 	event->pid = event->tid = 0;
+	sample->n_values = 0;
 	*out = (struct event_sample){ .event = (uint16_t)attr->event,
 				      .period = attr->default_period };
 
@@ -410,7 +433,7 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 	if (type & PERF_SAMPLE_PERIOD)
 		out->period = u64(r);
 	if (type & PERF_SAMPLE_READ)
-		skip_read(r, attr->attr.read_format);
+		read_values(r, sample, attr->attr.read_format);
 	if (type & PERF_SAMPLE_CALLCHAIN)
 		read_callchain(r, sample, deferred, misc & PERF_RECORD_MISC_CPUMODE_MASK, out);
 	if (type & PERF_SAMPLE_RAW) {

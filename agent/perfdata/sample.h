@@ -25,18 +25,25 @@ struct perfdata_body {
 	void *ctx;
 };
 
+struct perfdata_value { /* of a counter */
+	uint64_t id, value;
+};
+
 struct perfdata_sample { /* memory that the event's pointers point to */
 	struct uw_region stack;
 	uint64_t *kernel_ips; /* kernel addresses, then user addresses; owned */
 	uint32_t kernel_ips_room;
+	/* The counters of the sample's group, if they have ids; owned. */
+	struct perfdata_value *values;
+	size_t n_values, room_values;
 };
 
 void perfdata_sample_fini(struct perfdata_sample *sample);
 
 /*
  * Fill the event, except its time, from body, which follows the record's header. misc is from that
- * header. deferred has the user's part of chains that were taken later. Pointers in the event are valid until body or
- * sample changes. Return -EBADMSG if the record contradicts itself, -ENOMEM, or an error of load.
+ * header. deferred has the user's part of chains that were taken later. The values of its group are in sample.
+ * Pointers in the event are valid until body or sample changes. Return -EBADMSG if the record contradicts itself, -ENOMEM, or an error of load.
  */
 int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_attr *attr,
 			 const struct machine *machine, const struct perfdata_deferred *deferred,

@@ -15,7 +15,7 @@ compare() { # file; 2: perf itself cannot read it
 	# A stream has no table of build-ids, and perf 6.1 may crash while it looks for one.
 	: >"$dir/ids"
 	[ "$(od -A n -t u1 -j 8 -N 1 "$1")" -eq 16 ] || perf buildid-list -i "$1" >"$dir/ids" 2>/dev/null
-	perf script -D -F event -i "$1" >"$dir/dump" 2>/dev/null || return 2
+	perf script -D -F event,period -i "$1" >"$dir/dump" 2>/dev/null || return 2
 	tests/diff/perfdata_expect.py "$dir/ids" <"$dir/dump" >"$dir/perf"
 	"$dump" "$1" >"$dir/ours" 2>"$dir/errors"
 	events=$(wc -l <"$dir/ours")

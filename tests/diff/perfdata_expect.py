@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns the output of `perf script -D -F event` for a recording into the lines of perfdata_dump.
+"""Turns the output of `perf script -D -F event,period` for a recording into the lines of perfdata_dump.
 
 usage: perfdata_expect.py [BUILDIDS] < DUMP
 
@@ -54,7 +54,7 @@ def mapping(time, text):
 def sample(cpu, time, text, lines, raw):
     misc, pid, tid, ip, period = SAMPLE.match(text).groups()
     mode, ip = int(misc, 16) & 7, int(ip, 16)
-    chain, regs, abi, stack, event, users = [], {}, None, None, "?", False
+    chain, regs, abi, stack, events, users = [], {}, None, None, [], False
     for line in lines:
         if m := re.match(r"^\.\.\.\.\.\s+\d+: ([0-9a-f]{16})$", line):
             chain.append(int(m[1], 16))
@@ -66,8 +66,8 @@ def sample(cpu, time, text, lines, raw):
             regs[m[1]] = int(m[2], 16)
         elif m := re.match(r"^\.\.\. ustack: size (\d+), offset 0x([0-9a-f]+)", line):
             stack = int(m[1]), int(m[2], 16)
-        elif event == "?" and (m := re.match(r"^\s*(\S+):\s*$", line)):
-            event = m[1]
+        elif m := re.match(r"^\s*(\d+)\s+(\S+):\s*$", line):
+            events.append((m[2], m[1]))
     kernel, inside = [], mode == 1
     for entry in chain:
         if entry >= CONTEXT_MAX:
@@ -79,7 +79,7 @@ def sample(cpu, time, text, lines, raw):
     known = {DWARF[name]: value for name, value in regs.items() if name in DWARF}
     if abi is None and mode == 2 and not WANTS_REGS:
         known, abi = {16: ip}, "64-bit"
-    out = "sample %s/%s %s %s cpu %s period %s" % (pid, tid, time, event, cpu or 0, period)
+    out = ""
     # perf's offset is that of the size; the bytes follow it.
     size = stack and struct.unpack_from("<Q", raw, stack[1])[0]
     out += " user" if known else ""
@@ -91,7 +91,9 @@ def sample(cpu, time, text, lines, raw):
                                         zlib.crc32(raw[stack[1] + 8:stack[1] + 8 + stack[0]]))
     if kernel:
         out += " kernel" + "".join(" %x" % entry for entry in kernel)
-    print(out)
+    # Of a group there is one for each event that has occurred since the last sample.
+    for event, count in events or [("?", period)]:
+        print("sample %s/%s %s %s cpu %s period %s" % (pid, tid, time, event, cpu or 0, count) + out)
 
 
 def tell(head, lines, raw):
