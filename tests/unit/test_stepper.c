@@ -248,13 +248,17 @@ static void test_order(void)
 }
 
 /*
- * Code in a file without unwind information (objdump -d): a function at 0, the calls
- * of it and of another one, which end at 0x105, 0x125 and 0x142.
+ * Code in a file (objdump -d): a function at 0, the calls of it and of another one, which end at 0x105, 0x125 and 0x142.
+ * It has no unwind information but for size bytes of .eh_frame.
  */
-static struct uw_space *plain(struct uw_object **object)
+static struct uw_space *code_with(const uint8_t *eh_frame, size_t size, struct uw_object **object)
 {
 	static uint8_t code[0x1000];
-	struct image image = { .machine = EM_X86_64, .code = code, .code_size = sizeof(code) };
+	struct image image = { .machine = EM_X86_64,
+			       .code = code,
+			       .code_size = sizeof(code),
+			       .sections = { { ".eh_frame", eh_frame, IMAGE_CODE + 0x1000, size } },
+			       .n_sections = size != 0 };
 	struct uw_mapping m = { .start = CODE,
 				.end = CODE + 0x1000,
 				.off = IMAGE_CODE,
@@ -272,6 +276,11 @@ static struct uw_space *plain(struct uw_object **object)
 	CHECK(uw_space_new(EM_X86_64, NULL, NULL, &space) == 0 && uw_space_map(space, &m) == 0,
 	      "space");
 	return space;
+}
+
+static struct uw_space *plain(struct uw_object **object)
+{
+	return code_with(NULL, 0, object);
 }
 
 /*
@@ -341,6 +350,37 @@ static void test_scan(void)
 	s = walk(space, worker, CODE + 0x10);
 	CHECK(s.n_frames == 1 && s.stop == UW_STOP_TRUNCATED && s.stop_addr == STACK + 8 * WORDS,
 	      "nothing as far as was captured");
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_object_put(object);
+	uw_steppers_free(group);
+}
+
+/* What is a trampoline is said by its code: rules that call something else one may be a hostile file's. */
+static void test_scan_beside_signal_frames(void)
+{
+	/* As in test_ahead_of_tables, but "zRS", and the FDE is of 0x40 to 0x5f. */
+	static const uint8_t eh_frame[] = { 20,	  0, 0,	   0,  0,  0, 0,    0, 1,    'z',  'R', 'S',
+					    0,	  1, 0x78, 16, 1,  3, 0x0c, 7, 8,    0x90, 1,	0,
+					    16,	  0, 0,	   0,  28, 0, 0,    0, 0x40, 0x10, 0,	0,
+					    0x20, 0, 0,	   0,  0,  0, 0,    0, 0,    0,	   0,	0 };
+	struct uw_object *object = NULL;
+	struct uw_space *space = code_with(eh_frame, sizeof(eh_frame), &object);
+	struct uw_steppers *group = NULL;
+	struct uw_worker *worker = NULL;
+
+	CHECK(uw_steppers_new(&group) == 0 && uw_worker_new(&worker) == 0 &&
+		      uw_steppers_enable(group, "scan", true) == 0,
+	      "group");
+	uw_space_use(space, group);
+	memset(words, 0, sizeof(words));
+	words[1] = CODE + 0x50;
+	words[5] = CODE + 0x105;
+	(void)walk(space, worker, CODE + 0x10);
+	CHECK(frames[1].pc == CODE + 0x105, "not what its rules call a signal's frame");
+	words[3] = CODE + 0x181;
+	(void)walk(space, worker, CODE + 0x10);
+	CHECK(frames[1].pc == CODE + 0x181, "a trampoline");
 	uw_worker_free(worker);
 	uw_space_free(space);
 	uw_object_put(object);
@@ -469,6 +509,7 @@ int main(void)
 	test_order();
 	test_handler_without_rules();
 	test_scan();
+	test_scan_beside_signal_frames();
 	test_order_of_guesses();
 	test_ahead_of_tables();
 	return check_done();

@@ -25,14 +25,17 @@
  * Return whether ra is the start of a signal trampoline. A handler returns there although no
  * call precedes it. This is accepted only where the return address is on the stack, so that sp
  * is known: after a frame record, whose sp is not known, the signal context could not be found.
+ * The code says it, and not the rule: a file can have rules that take a millisecond each.
  */
-static bool is_restorer(struct uw_walking *w, struct uw_object *object, uint64_t ra)
+static bool is_restorer(const struct uw_walking *w, const struct uw_object *object, uint64_t ra)
 {
 	const struct uw_arch *arch = w->machine.arch;
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
 	struct uw_rule rule;
 
-	return arch->lr == arch->pc &&
-	       !uw_facts_rule(&w->worker->facts, object, ra - 1, false, &rule) && rule.signal;
+	return arch->lr == arch->pc && !uw_object_code(object, ra, buffer, &code) &&
+	       arch->signal(&code, false, &rule);
 }
 
 /*
