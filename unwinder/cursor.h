@@ -35,12 +35,13 @@ enum uw_proc_format {			   /* the values are libunwind's */
 
 /* The procedure around an address, as unwind information describes it. */
 struct uw_proc_info {
-	uint64_t start, end; /* run-time addresses; end is past the last byte */
-	uint64_t lsda;	     /* language-specific data for exceptions; 0: none */
-	uint64_t handler;    /* address of its personality routine; 0: none */
-	uint64_t gp;	     /* global pointer, if a table counts from one */
-	uint32_t flags;	     /* UW_PROC_… */
-	int32_t format;	     /* enum uw_proc_format */
+	/* Run-time addresses; end is past the last byte. Of a stub without rules only pc is known to be in it. */
+	uint64_t start, end;
+	uint64_t lsda;	  /* language-specific data for exceptions; 0: none */
+	uint64_t handler; /* address of its personality routine; 0: none */
+	uint64_t gp;	  /* global pointer, if a table counts from one */
+	uint32_t flags;	  /* UW_PROC_… */
+	int32_t format;	  /* enum uw_proc_format */
 	/* Its rules, if they were requested; release them with uw_proc_info_free. */
 	void *unwind_info;
 	uint64_t unwind_info_size;

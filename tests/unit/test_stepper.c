@@ -2,6 +2,7 @@
  * tests/unit/test_stepper.c: tests which steppers are tried for a frame's caller, in which order,
  * and what each answer leads to.
  */
+#include "unwinder/cursor.h"
 #include "unwinder/walk/stepper.h"
 
 #include <elf.h>
@@ -318,6 +319,24 @@ static void test_handler_without_rules(void)
 	uw_object_put(object);
 }
 
+/* Code that is recognised by its bytes has no range. */
+static void test_the_range_of_a_trampoline(void)
+{
+	struct uw_object *object = NULL;
+	struct uw_space *space = plain(&object);
+	struct uw_proc_query query = { .pc = CODE + 0x181, .machine = EM_X86_64 };
+	struct uw_proc_info info = { 0 };
+
+	CHECK(!uw_proc_info_object(object, CODE - IMAGE_CODE, &query, &info) &&
+		      info.start == query.pc && info.end == query.pc + 1 && !info.unwind_info,
+	      "its pc");
+	query.pc = CODE + 0x10;
+	CHECK(uw_proc_info_object(object, CODE - IMAGE_CODE, &query, &info) == -ENOENT,
+	      "a function without rules");
+	uw_space_free(space);
+	uw_object_put(object);
+}
+
 static void test_scan(void)
 {
 	struct uw_object *object = NULL;
@@ -508,6 +527,7 @@ int main(void)
 	test_outside_all_mappings();
 	test_order();
 	test_handler_without_rules();
+	test_the_range_of_a_trampoline();
 	test_scan();
 	test_scan_beside_signal_frames();
 	test_order_of_guesses();

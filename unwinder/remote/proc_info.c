@@ -108,8 +108,12 @@ int uw_proc_info_object(struct uw_object *object, uint64_t bias, const struct uw
 	}
 	if (err == -ENOENT) { /* a stub, or the padding after a procedure */
 		err = uw_object_rule(object, vaddr, true, &rule);
-		info.start = rule.start + bias;
-		info.end = rule.end + bias;
+		info.start = query->pc;
+		info.end = query->pc + 1;
+		if (!err && rule.start < rule.end) {
+			info.start = rule.start + bias;
+			info.end = rule.end + bias;
+		}
 	}
 	if (err)
 		return err;
