@@ -29,7 +29,7 @@ for data in *.data; do
 	# A stream has no table of build-ids, and perf 6.1 may crash while it looks for one.
 	: >ids
 	[[ $data == *pipe.data ]] || perf buildid-list -i "$data" >ids
-	perf script -D -F event -i "$data" 2>/dev/null | python3 "$expect" ids >"${data%.data}.events"
+	perf script -D -F event,period -i "$data" 2>/dev/null | python3 "$expect" ids >"${data%.data}.events"
 	rm ids
 done
 chmod 644 ./*.data
