@@ -210,8 +210,7 @@ static int find_place(struct uw_object *o, uint64_t lookup, struct place *out)
 
 /* ---- rules from the code -------------------------------------------------------- */
 
-/* Return whether the code at pc is a signal trampoline, and its rule in *rule. */
-static bool signal_rule(const struct uw_object *o, uint64_t pc, bool exact, struct uw_rule *rule)
+bool uw_object_trampoline(const struct uw_object *o, uint64_t pc, bool exact, struct uw_rule *rule)
 {
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code code;
@@ -321,7 +320,7 @@ static bool entry_rule(const struct uw_object *o, uint64_t lookup, const struct 
 static bool trampoline_at_end(const struct uw_object *o, uint64_t lookup, bool exact, uint64_t end,
 			      struct uw_rule *out)
 {
-	return !exact && lookup + 1 == end && signal_rule(o, lookup + 1, false, out);
+	return !exact && lookup + 1 == end && uw_object_trampoline(o, lookup + 1, false, out);
 }
 
 /*
@@ -332,7 +331,7 @@ static void prefer_sigcontext(const struct uw_object *o, uint64_t lookup, bool e
 			      struct uw_rule *out)
 {
 	if (out->signal && o->arch->sigcontext_first)
-		(void)signal_rule(o, exact ? lookup : lookup + 1, exact, out);
+		(void)uw_object_trampoline(o, exact ? lookup : lookup + 1, exact, out);
 }
 
 /* ---- a rule from the file ------------------------------------------------------- */
@@ -364,7 +363,7 @@ static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const s
 
 	/* If a pc is in a trampoline, the gap has room for all of the trampoline. */
 	if (!(padding && exact && gap->end - gap->start < o->arch->trampoline_size) &&
-	    signal_rule(o, exact ? lookup : lookup + 1, exact, out))
+	    uw_object_trampoline(o, exact ? lookup : lookup + 1, exact, out))
 		return 0;
 	if (padding) {
 		err = uw_cfi_entry(cfi, gap->before, &fde, NULL);
@@ -438,7 +437,7 @@ static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact
 {
 	struct uw_rule rule;
 
-	return signal_rule(o, exact ? lookup : lookup + 1, exact, &rule);
+	return uw_object_trampoline(o, exact ? lookup : lookup + 1, exact, &rule);
 }
 
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)

@@ -89,6 +89,13 @@ const struct uw_elf *uw_object_elf(const struct uw_object *object);
 /* Return whether the code at pc is a PLT entry or a similar stub, and its rule in *out. */
 bool uw_object_stub(const struct uw_object *object, uint64_t pc, struct uw_rule *out);
 
+/*
+ * Return whether the code at pc is a signal trampoline, and its rule in *rule. exact: pc may also be at its system call, or
+ * behind it.
+ */
+bool uw_object_trampoline(const struct uw_object *object, uint64_t pc, bool exact,
+			  struct uw_rule *rule);
+
 /* Read the code bytes around vaddr, up to the ends of its segment. -EFAULT: vaddr lies outside. */
 int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 		   uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *out);

@@ -30,12 +30,9 @@
 static bool is_restorer(const struct uw_walking *w, const struct uw_object *object, uint64_t ra)
 {
 	const struct uw_arch *arch = w->machine.arch;
-	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
-	struct uw_code code;
 	struct uw_rule rule;
 
-	return arch->lr == arch->pc && !uw_object_code(object, ra, buffer, &code) &&
-	       arch->signal(&code, false, &rule);
+	return arch->lr == arch->pc && uw_object_trampoline(object, ra, false, &rule);
 }
 
 /*
