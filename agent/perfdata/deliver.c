@@ -4,7 +4,6 @@
  */
 #include "agent/perfdata/reader_state.h"
 
-#include "agent/array.h"
 #include "agent/perfdata/format.h"
 
 #include <errno.h>
@@ -18,9 +17,6 @@
  */
 #define HEAD_MAPPED 512u
 #define HEAD_READ   2048u
-
-/* A sample is one of so many further events at most: else a file of some megabytes could ask for millions of walks. */
-#define MEMBERS_MAX 64u
 
 static const char cut_short[] = "the file was cut short while it was read, or its disk failed";
 
@@ -114,15 +110,10 @@ static int take_values(struct perfdata *p, const struct perfdata_attr *attr)
 		err = perfdata_counts_since(&p->counts, value->id, tid, value->value, &since);
 		if (err || !since || !of || of->event < 0)
 			continue;
-		if (of == attr) {
+		/* Another event with a period has samples of its own. */
+		if (of == attr)
 			p->next[0].sample.period = since;
-			continue;
-		}
-		/* An event with a period has samples of its own. */
-		if (of->attr.sample_period || p->n_members == MEMBERS_MAX)
-			continue;
-		err = array_grow(p->members, p->n_members, p->room_members);
-		if (!err)
+		else if (!of->attr.sample_period && p->n_members < PERFDATA_MEMBERS_MAX)
 			p->members[p->n_members++] =
 				(struct perfdata_member){ (uint16_t)of->event, since };
 	}
@@ -154,9 +145,9 @@ static int deliver_sample(struct perfdata *p, const struct perfdata_record *reco
 	if (err) {
 		set_lost(&p->next[0], EVENT_LOST_DAMAGED, 1);
 		p->n_members = 0;
-	}
-	if (!err && record->attr->event < 0)
+	} else if (record->attr->event < 0) {
 		set_lost(&p->next[0], EVENT_LOST_UNSUPPORTED, 1);
+	}
 	return err ? err : 1;
 }
 

@@ -139,7 +139,6 @@ static void close_source(struct source *source)
 	perfdata_facts_fini(&p->facts);
 	perfdata_sample_fini(&p->sample);
 	perfdata_counts_fini(&p->counts);
-	free(p->members);
 	perfdata_deferred_fini(&p->deferred);
 	(void)ZSTD_freeDCtx(p->zstd);
 	free(p->scratch);

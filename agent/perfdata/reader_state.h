@@ -21,6 +21,9 @@
 #include <stdint.h>
 #include <zstd.h>
 
+/* A sample is one of so many further events at most: else a file of some megabytes could ask for millions of walks. */
+#define PERFDATA_MEMBERS_MAX 64u
+
 struct perfdata_member { /* an event of a sample's group that does not sample by itself */
 	uint16_t event;
 	uint64_t period; /* how often it occurred since the last sample of the group */
@@ -61,9 +64,9 @@ struct perfdata {
 	const uint8_t *held; /* bytes in the block of the record being delivered, or NULL */
 	struct event next[2];
 	int n_next, at_next;
-	/* After the sample next[0]: what else it says, as it is a sample of these events, too; owned. */
-	struct perfdata_member *members;
-	size_t n_members, room_members, at_member;
+	/* After the sample next[0]: the same once more for each of these events. */
+	struct perfdata_member members[PERFDATA_MEMBERS_MAX];
+	size_t n_members, at_member;
 	struct perfdata_counts counts;
 	char path[PERFDATA_PATH_MAX];
 	struct perfdata_sample sample;

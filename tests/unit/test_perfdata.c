@@ -446,9 +446,8 @@ static void test_events_are_told_apart_by_identifier(void)
 	free(file.at);
 }
 
-/* A sample of the leader of a group, with the values of both events. */
-static void put_group_sample(struct bytes *b, uint32_t tid, uint64_t leader, uint64_t member,
-			     uint64_t n)
+/* Begin a sample of the leader of a group, which says that it has n values. */
+static size_t begin_group_sample(struct bytes *b, uint32_t tid, uint64_t n)
 {
 	size_t start = begin_record(b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
 
@@ -458,6 +457,15 @@ static void put_group_sample(struct bytes *b, uint32_t tid, uint64_t leader, uin
 	put32(b, tid);
 	put64(b, 1000 + b->size);
 	put64(b, n);
+	return start;
+}
+
+/* A sample with the values of both events. */
+static void put_group_sample(struct bytes *b, uint32_t tid, uint64_t leader, uint64_t member,
+			     uint64_t n)
+{
+	size_t start = begin_group_sample(b, tid, n);
+
 	put64(b, leader);
 	put64(b, 11);
 	put64(b, member);
@@ -468,13 +476,8 @@ static void put_group_sample(struct bytes *b, uint32_t tid, uint64_t leader, uin
 /* A sample that has the same event many times, as no kernel writes it. */
 static void put_repeated_values(struct bytes *b, uint64_t n)
 {
-	size_t start = begin_record(b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
+	size_t start = begin_group_sample(b, 8, n);
 
-	put64(b, 11);
-	put64(b, 0x401000);
-	put64(b, 7);
-	put64(b, 1000);
-	put64(b, n);
 	for (uint64_t i = 1; i <= n; i++) {
 		put64(b, i);
 		put64(b, 21);
@@ -482,18 +485,27 @@ static void put_repeated_values(struct bytes *b, uint64_t n)
 	end_record(b, start);
 }
 
-/* Read samples of a group's leader whose values are these, one pair after another. */
-static void read_group(struct perf_event_attr *attrs, const uint64_t (*values)[3], size_t n)
+/* Read records of a group of two events, and free them. */
+static int read_group(const struct perf_event_attr *attrs, struct bytes *records)
 {
 	static const uint64_t ids[2][2] = { { 11, 12 }, { 21, 22 } };
-	struct bytes b = { 0 }, file;
+	struct bytes file = make_file(attrs, 2, ids, records, NULL);
+	int rc = read_fd(as_file(file.at, file.size), NULL);
+
+	free(file.at);
+	free(records->at);
+	*records = (struct bytes){ 0 };
+	return rc;
+}
+
+/* Read samples of a group's leader: of each its thread and the values of both events. */
+static void read_samples(const struct perf_event_attr *attrs, const uint64_t (*values)[3], size_t n)
+{
+	struct bytes b = { 0 };
 
 	for (size_t i = 0; i < n; i++)
 		put_group_sample(&b, (uint32_t)values[i][0], values[i][1], values[i][2], 2);
-	file = make_file(attrs, 2, ids, &b, NULL);
-	CHECK(!read_fd(as_file(file.at, file.size), NULL), error);
-	free(b.at);
-	free(file.at);
+	CHECK(!read_group(attrs, &b), error);
 }
 
 static bool is_sample(size_t i, uint16_t event, uint64_t period)
@@ -508,8 +520,7 @@ static void test_events_of_a_group(void)
 		{ 8, 1000, 40 }, { 9, 2500, 40 }, { 8, 3000, 41 }, { 8, 3100, 10 }
 	};
 	struct perf_event_attr attrs[2] = { plain, plain };
-	static const uint64_t ids[2][2] = { { 11, 12 }, { 21, 22 } };
-	struct bytes b = { 0 }, file;
+	struct bytes b = { 0 };
 
 	attrs[0].sample_type |= PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_READ;
 	attrs[0].read_format = PERF_FORMAT_GROUP | PERF_FORMAT_ID;
@@ -517,7 +528,7 @@ static void test_events_of_a_group(void)
 	attrs[1].config = PERF_COUNT_SW_PAGE_FAULTS;
 	attrs[1].freq = 0;
 	attrs[1].sample_freq = 0;
-	read_group(attrs, values, 4);
+	read_samples(attrs, values, 4);
 	CHECK(n_seen == 6 && is_sample(0, 0, 1000) && is_sample(1, 1, 40), "since they began");
 	CHECK(seen[0].time_ns == seen[1].time_ns && seen[1].tid == 8 &&
 		      seen[1].sample.regs.value[UW_X86_64_RIP] == 0x401000,
@@ -526,29 +537,20 @@ static void test_events_of_a_group(void)
 	CHECK(is_sample(4, 1, 1) && is_sample(5, 0, 100), "nor what went back");
 
 	attrs[0].inherit = attrs[1].inherit = 1;
-	read_group(attrs, values, 3);
+	read_samples(attrs, values, 3);
 	CHECK(n_seen == 6 && is_sample(2, 0, 2500) && is_sample(3, 1, 40) &&
 		      is_sample(4, 0, 2000) && is_sample(5, 1, 1),
 	      "each thread has its own counters");
 	attrs[1].sample_period = 1;
-	read_group(attrs, values, 1);
+	read_samples(attrs, values, 1);
 	CHECK(n_seen == 1 && is_sample(0, 0, 1000), "an event that samples by itself");
 
 	attrs[1].sample_period = 0;
 	put_repeated_values(&b, 1000);
-	file = make_file(attrs, 2, ids, &b, NULL);
-	CHECK(!read_fd(as_file(file.at, file.size), NULL) && n_seen == 65, "not without end");
-	free(b.at);
-	free(file.at);
-
-	b = (struct bytes){ 0 };
+	CHECK(!read_group(attrs, &b) && n_seen == 65, "not without end");
 	put_group_sample(&b, 8, 1, 1, 3);
-	file = make_file(attrs, 2, ids, &b, NULL);
-	CHECK(read_fd(as_file(file.at, file.size), NULL) == -EBADMSG && n_seen == 1 &&
-		      seen[0].type == EVENT_LOST,
+	CHECK(read_group(attrs, &b) == -EBADMSG && n_seen == 1 && seen[0].type == EVENT_LOST,
 	      "more values than there are");
-	free(b.at);
-	free(file.at);
 }
 
 /* ---- one sample with everything ---------------------------------------------------------- */
