@@ -360,28 +360,37 @@ void symbols_open(struct symbols *all, struct module_symbols *symbols)
 	free_reading(r);
 }
 
+/* Find the module's debug file, and its symbols in the store. Return whether the store has them. */
+static bool find_stored(struct symbols *all, struct module_symbols *symbols)
+{
+	const struct module *module = symbols->module;
+	struct store_file file, beside;
+	const struct store_file *other;
+	size_t size;
+
+	if (!module_image(module, &size) && module_fd(module) >= 0)
+		find_debug_file(all, symbols);
+	if (!all->store)
+		return false;
+	other = symbols_files_of(symbols, &file, &beside);
+	symbols->stored = !store_find_symbols(all->store, module->gone ? NULL : &file, other,
+					      &module->build_id, &symbols->table);
+	return symbols->stored;
+}
+
 /* Read a module's symbols: from the store if it has them, else from the file or image. */
 static void read_symbols(void *ctx)
 {
 	struct reading *r = ctx;
-	struct symbols *all = r->all;
+	const struct symbols *all = r->all;
 	struct module_symbols *symbols = &r->got;
 	const struct module *module = symbols->module;
-	struct store_file file, beside;
-	const struct store_file *other;
 	size_t image_size;
 	const void *image = module_image(module, &image_size);
 	int fd = module_fd(module), err = 0, number;
 
-	if (!r->again && !image && fd >= 0)
-		find_debug_file(all, symbols);
-	if (!r->again && all->store) {
-		other = symbols_files_of(symbols, &file, &beside);
-		symbols->stored = !store_find_symbols(all->store, module->gone ? NULL : &file,
-						      other, &module->build_id, &symbols->table);
-		if (symbols->stored)
-			return;
-	}
+	if (!r->again && find_stored(r->all, symbols))
+		return;
 	number = symbols_note(symbols);
 	if (image)
 		err = sym_table_open_image(image, image_size, &symbols->table);
